@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The one interface between the executor and whatever carries bytes: shared
+// memory, libfabric, an in-process hub, a simulator. It knows messages, links
+// and regions; it doesn't know collectives, chunks or operators.
+//
+// One Transport object is one communicator's endpoint on one kind of wire. It
+// has a pair of links, one each way, for every (peer, lane). A link is a FIFO
+// of messages of at most traits().slice_bytes.
+//
+// The contract, proved by transports/conformance:
+//  1. A link that's empty always takes one message, whatever the other links
+//     hold. More is welcome, never promised: schedules are proved deadlock-free
+//     with exactly one message per link.
+//  2. The receiver reads a message in place: Peek(), use, Release(). A peeked
+//     message stays as it is until its release, whatever else happens.
+//  3. The sender builds its message in place: Reserve(), write, Send(); or it
+//     sends registered memory by reference, and then leaves that memory alone
+//     until Pending(link) says that the message was released.
+//  4. A payload for several peers is written once: Reserve() takes all links.
+//  5. Nothing here allocates, locks or enters the kernel per message (a first
+//     message may: it maps, connects, fills). No length, offset or index from
+//     a peer is used before it's checked: a bad one is an error of Progress().
+//  6. Nothing happens between calls: arrivals, completions and errors are seen
+//     only inside the owner's calls. So a test can step N ranks in one thread,
+//     in any order it likes.
+//  7. Nothing here waits, Connect() aside, which has a deadline and an abort
+//     flag. Whoever waits does it outside, by ccl/progress.
+//
+// Thread rule: thread-compatible; one owner at a time. Different endpoints of
+// one process may be used from different threads at once.
+//
+//   const LinkId out[] = {transport.Link(peer, lane)};
+//   if (std::byte* slice = transport.Reserve(out, bytes)) {
+//     std::memcpy(slice, source, bytes);
+//     transport.Send(out, {.envelope = envelope, .bytes = bytes});
+//   }
+//   if (const Incoming* message = transport.Peek(in)) {
+//     Use(message->data, message->bytes);
+//     transport.Release(in);
+//   }
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ccl/base/clock.h"
+
+namespace trnccl {
+
+// Rides with each message, opaque to transports: the communicator's cookie and
+// the fingerprint of the call that the message belongs to.
+struct Envelope {
+  std::array<uint64_t, 3> words = {};
+
+  bool operator==(const Envelope&) const = default;
+};
+
+// One direction to or from one (peer, lane).
+struct LinkId {
+  uint32_t index = 0;
+};
+
+// Memory that may be sent by reference. Deregistered by destruction, which the
+// owner orders after every message that points into it was released.
+class Region {
+ public:
+  virtual ~Region() = default;
+  const std::byte* base() const { return base_; }
+  size_t bytes() const { return bytes_; }
+  // False: it's registered but travels by copy (say, malloc'ed memory where
+  // peers can map only shared memory).
+  bool by_reference() const { return by_reference_; }
+
+ protected:
+  struct Extent {
+    const std::byte* base = nullptr;
+    size_t bytes = 0;
+    bool by_reference = false;
+  };
+  explicit Region(const Extent& extent)
+      : base_(extent.base),
+        bytes_(extent.bytes),
+        by_reference_(extent.by_reference) {}
+
+ private:
+  const std::byte* base_;
+  size_t bytes_;
+  bool by_reference_;
+};
+
+struct Outgoing {
+  Envelope envelope;
+  size_t bytes = 0;
+  // Null: the payload is what was written to the reserved slice. Else: `bytes`
+  // from `offset` of the region, with no Reserve() before.
+  const Region* region = nullptr;
+  size_t offset = 0;
+};
+
+struct Incoming {
+  Envelope envelope;
+  const std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+
+// What this endpoint is and can do. Constant after Connect(), and alike on all
+// ranks, except for `address` and `wake_fds`.
+struct Traits {
+  std::string_view name;
+  // What peers need to Connect(): opaque to everyone else, exchanged by the
+  // bootstrap. Set from the start.
+  std::string address;
+  size_t slice_bytes = 0;   // the longest message
+  size_t inline_bytes = 0;  // up to here a payload rides in the link itself
+  bool by_reference = false;
+  // Descriptors that become readable when a peer dies. The doorbell isn't
+  // among them.
+  std::vector<int> wake_fds;
+};
+
+struct ConnectOptions {
+  struct Peer {
+    int rank = 0;
+    std::string address;  // its traits().address
+  };
+  // All peers that this transport is to reach, ascending by rank, without
+  // this rank itself.
+  std::vector<Peer> peers;
+  int rank = 0;
+  int lanes = 1;  // alike on all ranks
+  Deadline deadline = Deadline::Never();
+  const std::atomic<bool>* abort = nullptr;  // may be null
+};
+
+enum class Sleep { kAwake, kAsleep };
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual const Traits& traits() const = 0;
+
+  // Once, before anything else. An error names the peer that can't be reached
+  // and why.
+  virtual absl::Status Connect(const ConnectOptions& options) = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<Region>> Register(
+      const std::byte* base, size_t bytes) = 0;
+
+  // Memory for one message of up to `bytes` to all of `links`, or null while
+  // one of them is full. The next call on this transport that sends must be
+  // its Send() or another Reserve(), which replaces it.
+  virtual std::byte* Reserve(std::span<const LinkId> links, size_t bytes) = 0;
+
+  // Completes the reserved message (at most the bytes reserved), or sends by
+  // reference; false if by reference and a link is full.
+  virtual bool Send(std::span<const LinkId> links, const Outgoing& message) = 0;
+
+  // Messages sent on the link that the receiver hasn't released yet.
+  virtual size_t Pending(LinkId link) = 0;
+
+  // The oldest message of the link that comes from that peer, or null.
+  virtual const Incoming* Peek(LinkId link) = 0;
+  virtual void Release(LinkId link) = 0;
+
+  // Moves what needs moving and says what went wrong since the last call: a
+  // dead peer, a bad message. Errors stay.
+  virtual absl::Status Progress() = 0;
+
+  // Announces that the owner is about to sleep until the doorbell rings
+  // (transports/doorbell.h), or is awake again. After kAsleep the owner must
+  // look once more (Peek, Progress, Reserve) before it really sleeps.
+  virtual void SetSleep(Sleep sleep) = 0;
+
+  // The link pair of a peer, by its index in ConnectOptions::peers.
+  LinkId Link(size_t peer_index, int lane) const {
+    return {static_cast<uint32_t>(peer_index) * static_cast<uint32_t>(lanes_) +
+            static_cast<uint32_t>(lane)};
+  }
+
+ protected:
+  void set_lanes(int lanes) { lanes_ = lanes; }
+
+ private:
+  int lanes_ = 1;
+};
+
+}  // namespace trnccl
