@@ -137,7 +137,9 @@ void ForEachChunk(const Step& step, int64_t total, Visit visit) {
   }
 }
 
-// A text form for people: one line a step, as `trnccl plan` prints it.
+// A text form for people: one line a step, as `trnccl plan` prints it:
+//   [2 x2] from 3 + input => output -> 1, 2 (complete)
+std::string Dump(const Step& step);
 std::string Dump(const Program& program);
 
 }  // namespace trnccl
