@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The one loop of all folds, and the choice of its instance for a type and an
+// operator.
+//
+// Compiled once per instruction set and therefore without an include guard:
+// only fold.cc includes this.
+#include "ccl/kernels/operators-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trnccl {
+namespace HWY_NAMESPACE {
+
+// How a unit's bytes are reached: all of them, or the first few only.
+struct Whole {
+  template <class Lanes>
+  HWY_INLINE auto Load(const uint8_t* bytes) const {
+    return Lanes::Load(bytes);
+  }
+  template <class Lanes, class Acc>
+  HWY_INLINE void Store(const Acc& acc, uint8_t* bytes) const {
+    Lanes::Store(acc, bytes);
+  }
+  HWY_INLINE Whole Times(size_t) const { return {}; }
+};
+
+// Reads `bytes` bytes, and no more, into a unit; the rest of it is zero.
+template <size_t kBytes>
+HWY_INLINE void CopyToUnit(const uint8_t* from, size_t bytes, uint8_t* unit) {
+  const hn::CappedTag<uint8_t, kBytes> d;
+  for (size_t i = 0; i < kBytes; i += hn::Lanes(d))
+    hn::Store(hn::Zero(d), d, unit + i);
+  if constexpr (HWY_MEM_OPS_MIGHT_FAULT) {
+    std::memcpy(unit, from, bytes);
+  } else {
+    for (size_t i = 0; i < bytes; i += hn::Lanes(d))
+      hn::Store(hn::MaskedLoad(hn::FirstN(d, bytes - i), d, from + i), d,
+                unit + i);
+  }
+}
+
+template <size_t kBytes>
+HWY_INLINE void CopyFromUnit(const uint8_t* unit, size_t bytes, uint8_t* to) {
+  if constexpr (HWY_MEM_OPS_MIGHT_FAULT) {
+    std::memcpy(to, unit, bytes);
+  } else {
+    const hn::CappedTag<uint8_t, kBytes> d;
+    for (size_t i = 0; i < bytes; i += hn::Lanes(d))
+      hn::BlendedStore(hn::Load(d, unit + i), hn::FirstN(d, bytes - i), d,
+                       to + i);
+  }
+}
+
+struct Part {
+  size_t bytes;
+
+  template <class Lanes>
+  HWY_INLINE auto Load(const uint8_t* from) const {
+    alignas(64) uint8_t unit[Lanes::kBytes];
+    CopyToUnit<Lanes::kBytes>(from, bytes, unit);
+    return Lanes::Load(unit);
+  }
+  template <class Lanes, class Acc>
+  HWY_INLINE void Store(const Acc& acc, uint8_t* to) const {
+    alignas(64) uint8_t unit[Lanes::kBytes];
+    Lanes::Store(acc, unit);
+    CopyFromUnit<Lanes::kBytes>(unit, bytes, to);
+  }
+  HWY_INLINE Part Times(size_t ratio) const { return {bytes * ratio}; }
+};
+
+// One fold: a type's lanes, an operator, a call.
+template <class Lanes, class Op>
+class Loop {
+ public:
+  HWY_INLINE Loop(const FoldSpec& spec, const FoldCall& call)
+      : op_(spec), call_(call) {}
+
+  HWY_INLINE void Run() const {
+    constexpr size_t kUnits = 4;
+    const size_t end = call_.count * Lanes::kElementBytes;
+    size_t offset = 0;
+    for (; end - offset >= kUnits * Lanes::kBytes;
+         offset += kUnits * Lanes::kBytes)
+      Step<kUnits>(offset, Whole());
+    for (; end - offset >= Lanes::kBytes; offset += Lanes::kBytes)
+      Step<1>(offset, Whole());
+    if (offset < end) Step<1>(offset, Part{end - offset});
+  }
+
+ private:
+  using Acc = typename Lanes::Acc;
+  using Wide = typename Lanes::Wide;
+  static constexpr bool kNarrow = !std::is_void_v<Wide>;
+  static constexpr size_t kWideRatio = sizeof(float) / Lanes::kElementBytes;
+
+  // Folds the units from `offset` (in bytes of the type itself) on.
+  template <size_t kUnits, class Access>
+  HWY_INLINE void Step(size_t offset, Access access) const {
+    Acc acc[kUnits];
+    Read<kUnits>(call_.operands[0], offset, access, acc);
+    for (const FoldOperand& operand : call_.operands.subspan(1)) {
+      Acc next[kUnits];
+      Read<kUnits>(operand, offset, access, next);
+      for (size_t u = 0; u < kUnits; ++u) Combine(acc[u], next[u]);
+    }
+    if constexpr (Op::kFinishes) {
+      if (call_.finish)
+        for (Acc& unit : acc) op_.Finish(unit);
+    }
+    for (void* result : call_.results)
+      Write<kUnits>(acc, offset, access, static_cast<uint8_t*>(result));
+  }
+
+  template <size_t kUnits, class Access>
+  HWY_INLINE void Read(const FoldOperand& operand, size_t offset, Access access,
+                       Acc* acc) const {
+    const uint8_t* bytes = static_cast<const uint8_t*>(operand.data);
+    bool wide = false;
+    if constexpr (kNarrow) wide = operand.wide;
+    if (wide) {
+      if constexpr (kNarrow) {
+        for (size_t u = 0; u < kUnits; ++u)
+          acc[u] = access.Times(kWideRatio)
+                       .template Load<Wide>(bytes + offset * kWideRatio +
+                                            u * Wide::kBytes);
+      }
+    } else {
+      for (size_t u = 0; u < kUnits; ++u)
+        acc[u] =
+            access.template Load<Lanes>(bytes + offset + u * Lanes::kBytes);
+    }
+    if constexpr (Op::kPrepares) {
+      if (operand.raw)
+        for (size_t u = 0; u < kUnits; ++u) op_.Prepare(acc[u]);
+    }
+  }
+
+  template <size_t kUnits, class Access>
+  HWY_INLINE void Write(const Acc* acc, size_t offset, Access access,
+                        uint8_t* bytes) const {
+    if constexpr (kNarrow) {
+      if (call_.wide_result) {
+        for (size_t u = 0; u < kUnits; ++u)
+          access.Times(kWideRatio)
+              .template Store<Wide>(
+                  acc[u], bytes + offset * kWideRatio + u * Wide::kBytes);
+        return;
+      }
+    }
+    for (size_t u = 0; u < kUnits; ++u)
+      access.template Store<Lanes>(acc[u], bytes + offset + u * Lanes::kBytes);
+  }
+
+  HWY_INLINE void Combine(Acc& acc, const Acc& next) const {
+    for (size_t i = 0; i < Acc::kVectors; ++i)
+      acc.vectors[i] = op_.Fold(acc.vectors[i], next.vectors[i]);
+  }
+
+  const Op op_;
+  const FoldCall& call_;
+};
+
+template <class Lanes, class Op>
+void FoldWith(const FoldSpec& spec, const FoldCall& call) {
+  Loop<Lanes, Op>(spec, call).Run();
+}
+
+using FoldFunction = void (*)(const FoldSpec&, const FoldCall&);
+
+template <class T>
+FoldFunction ChooseInteger(ReduceOp op) {
+  using U = std::make_unsigned_t<T>;
+  switch (op) {
+    case ReduceOp::kSum:
+      return FoldWith<DirectLanes<U>, Sum<U>>;
+    case ReduceOp::kProd:
+      return FoldWith<DirectLanes<U>, Product<U>>;
+    case ReduceOp::kMin:
+      return FoldWith<DirectLanes<T>, Minimum<T>>;
+    case ReduceOp::kMax:
+      return FoldWith<DirectLanes<T>, Maximum<T>>;
+    case ReduceOp::kAvg:
+      return FoldWith<DirectLanes<T>, IntegerAverage<T>>;
+    case ReduceOp::kPremulSum:
+      return FoldWith<DirectLanes<U>, PremulSum<U>>;
+    case ReduceOp::kBand:
+      return FoldWith<DirectLanes<U>, BitAnd<U>>;
+    case ReduceOp::kBor:
+      return FoldWith<DirectLanes<U>, BitOr<U>>;
+    case ReduceOp::kBxor:
+      return FoldWith<DirectLanes<U>, BitXor<U>>;
+  }
+  return nullptr;
+}
+
+FoldFunction ChooseBool(ReduceOp op) {
+  using Bytes = DirectLanes<uint8_t>;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+    case ReduceOp::kBor:
+      return FoldWith<Bytes, Boolean<BitOr<uint8_t>>>;
+    case ReduceOp::kProd:
+    case ReduceOp::kMin:
+    case ReduceOp::kBand:
+      return FoldWith<Bytes, Boolean<BitAnd<uint8_t>>>;
+    case ReduceOp::kBxor:
+      return FoldWith<Bytes, Boolean<BitXor<uint8_t>>>;
+    default:
+      return nullptr;
+  }
+}
+
+template <class Lanes>
+FoldFunction ChooseFloat(ReduceOp op) {
+  using T = typename Lanes::Acc::Lane;
+  switch (op) {
+    case ReduceOp::kSum:
+      return FoldWith<Lanes, Sum<T>>;
+    case ReduceOp::kProd:
+      return FoldWith<Lanes, Product<T>>;
+    case ReduceOp::kMin:
+      return FoldWith<Lanes, Minimum<T>>;
+    case ReduceOp::kMax:
+      return FoldWith<Lanes, Maximum<T>>;
+    case ReduceOp::kAvg:
+      return FoldWith<Lanes, FloatAverage<T>>;
+    case ReduceOp::kPremulSum:
+      return FoldWith<Lanes, PremulSum<T>>;
+    default:
+      return nullptr;
+  }
+}
+
+template <class T>
+FoldFunction ChooseComplex(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return FoldWith<DirectLanes<T, 2>, Sum<T>>;
+    case ReduceOp::kAvg:
+      return FoldWith<DirectLanes<T, 2>, FloatAverage<T>>;
+    case ReduceOp::kPremulSum:
+      return FoldWith<PairLanes<T>, ComplexPremulSum<T>>;
+    default:
+      return nullptr;
+  }
+}
+
+// Null where the pair has no meaning.
+FoldFunction ChooseFold(DataType type, ReduceOp op) {
+  switch (type) {
+    case DataType::kInt8:
+      return ChooseInteger<int8_t>(op);
+    case DataType::kUint8:
+      return ChooseInteger<uint8_t>(op);
+    case DataType::kInt16:
+      return ChooseInteger<int16_t>(op);
+    case DataType::kUint16:
+      return ChooseInteger<uint16_t>(op);
+    case DataType::kInt32:
+      return ChooseInteger<int32_t>(op);
+    case DataType::kUint32:
+      return ChooseInteger<uint32_t>(op);
+    case DataType::kInt64:
+      return ChooseInteger<int64_t>(op);
+    case DataType::kUint64:
+      return ChooseInteger<uint64_t>(op);
+    case DataType::kFloat16:
+      return ChooseFloat<Float16Lanes>(op);
+    case DataType::kBFloat16:
+      return ChooseFloat<BFloat16Lanes>(op);
+    case DataType::kFloat32:
+      return ChooseFloat<DirectLanes<float>>(op);
+    case DataType::kFloat64:
+      return ChooseFloat<DirectLanes<double>>(op);
+    case DataType::kFloat8E4M3:
+      return ChooseFloat<SmallFloatLanes<Float8E4M3>>(op);
+    case DataType::kFloat8E5M2:
+      return ChooseFloat<SmallFloatLanes<Float8E5M2>>(op);
+    case DataType::kBool:
+      return ChooseBool(op);
+    case DataType::kComplex64:
+      return ChooseComplex<float>(op);
+    case DataType::kComplex128:
+      return ChooseComplex<double>(op);
+  }
+  return nullptr;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace trnccl
+HWY_AFTER_NAMESPACE();
