@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "algorithms/catalog.h"
+
+#include "algorithms/binomial.h"
+#include "algorithms/chain.h"
+#include "algorithms/direct.h"
+#include "algorithms/dissemination.h"
+#include "algorithms/pairwise.h"
+#include "algorithms/ring.h"
+
+namespace trnccl {
+namespace {
+
+using enum Collective;
+using Proofs = Algorithm::Proofs;
+
+constexpr Proofs kInPlace = {.in_place = true};
+constexpr Proofs kByReference = {.in_place = true, .by_reference = true};
+constexpr Proofs kByReferenceUneven = {
+    .in_place = true, .by_reference = true, .uneven = true};
+constexpr Proofs kInPlaceUneven = {.in_place = true, .uneven = true};
+constexpr Proofs kStrict = {
+    .in_place = true, .by_reference = true, .left_fold = true};
+constexpr Proofs kStrictUneven = {
+    .in_place = true, .by_reference = true, .left_fold = true, .uneven = true};
+
+bool Always(const Shape&) { return true; }
+
+constexpr Algorithm kCatalog[] = {
+    {"one_step",
+     kAllReduce,
+     {.in_place = true, .left_fold = true},
+     Always,
+     direct::AllReduceOneStep},
+    {"two_step", kAllReduce, kStrict, Always, direct::AllReduceTwoStep},
+    {"ring", kAllReduce, kByReference, Always, ring::AllReduce},
+    {"chain", kAllReduce, kStrict, Always, chain::RankOrderAllReduce},
+
+    {"direct", kReduceScatter, kStrictUneven, Always, direct::ReduceScatter},
+    {"ring", kReduceScatter, kByReferenceUneven, Always, ring::ReduceScatter},
+
+    {"direct", kAllGather, kByReferenceUneven, Always, direct::AllGather},
+    {"ring", kAllGather, kByReferenceUneven, Always, ring::AllGather},
+
+    {"direct", kBroadcast, kByReference, Always, direct::Broadcast},
+    {"binomial", kBroadcast, kByReference, Always, binomial::Broadcast},
+    {"chain", kBroadcast, kByReference, Always, chain::Broadcast},
+
+    {"direct", kReduce, kStrict, Always, direct::Reduce},
+    {"binomial", kReduce, kByReference, Always, binomial::Reduce},
+    {"chain", kReduce, kByReference, Always, chain::Reduce},
+    {"rank_chain", kReduce, kStrict, Always, chain::RankOrderReduce},
+
+    {"direct", kAllToAll, kInPlaceUneven, Always, direct::AllToAll},
+    {"pairwise", kAllToAll, kInPlaceUneven, Always, pairwise::AllToAll},
+
+    {"direct", kGather, kByReference, Always, direct::Gather},
+    {"binomial", kGather, kByReference, Always, binomial::Gather},
+
+    {"direct", kScatter, kByReference, Always, direct::Scatter},
+    {"binomial", kScatter, kByReference, Always, binomial::Scatter},
+
+    {"dissemination", kBarrier, kByReference, Always, dissemination::Barrier},
+};
+
+Collective EvenSister(Collective collective) {
+  switch (collective) {
+    case kAllGatherV:
+      return kAllGather;
+    case kReduceScatterV:
+      return kReduceScatter;
+    case kAllToAllV:
+      return kAllToAll;
+    default:
+      return collective;
+  }
+}
+
+}  // namespace
+
+std::span<const Algorithm> Catalog() { return kCatalog; }
+
+const Algorithm* FindAlgorithm(Collective collective, std::string_view name) {
+  const Collective served_by = EvenSister(collective);
+  for (const Algorithm& algorithm : kCatalog) {
+    if (algorithm.collective != served_by || algorithm.name != name) continue;
+    if (served_by != collective && !algorithm.proofs.uneven) return nullptr;
+    return &algorithm;
+  }
+  return nullptr;
+}
+
+}  // namespace trnccl
