@@ -7,30 +7,17 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "transports/system_error.h"
 
 namespace trnccl {
-namespace {
-
-// Pipes and not eventfds: those can't be opened through /proc.
-absl::Status Failed(const std::string& what) {
-  const std::string text =
-      absl::StrCat("doorbell: ", what, ": ", std::strerror(errno));
-  if (errno == EMFILE || errno == ENFILE) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(text, "; raise ulimit -n"));
-  }
-  return absl::UnavailableError(text);
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Doorbell>> Doorbell::Create() {
+  // Not an eventfd: that can't be opened through /proc.
   int fds[2];
-  if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) return Failed("pipe2");
+  if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
+    return SystemError(errno, "making a doorbell");
   return absl::WrapUnique(new Doorbell(fds[0], fds[1]));
 }
 
@@ -56,7 +43,8 @@ absl::StatusOr<std::unique_ptr<Ringer>> Ringer::Open(
     const std::string& address) {
   // For reading as well, so that ringing at a dead process raises no SIGPIPE.
   const int fd = open(address.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return Failed(absl::StrCat("opening ", address));
+  if (fd < 0)
+    return SystemError(errno, absl::StrCat("opening doorbell ", address));
   return absl::WrapUnique(new Ringer(fd));
 }
 
