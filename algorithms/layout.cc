@@ -26,9 +26,9 @@ Extent ExtentInBlock(const BlockPart& part, const Segment& segment) {
       std::min(segment.segment_count, part.block_count - start);
   const int64_t smaller = elements / part.chunks_per_block;
   const int64_t larger_parts = elements % part.chunks_per_block;
-  return {.offset = start + part.part * smaller +
-                    std::min(part.part, larger_parts),
-          .count = smaller + (part.part < larger_parts ? 1 : 0)};
+  return {
+      .offset = start + part.part * smaller + std::min(part.part, larger_parts),
+      .count = smaller + (part.part < larger_parts ? 1 : 0)};
 }
 
 BufferLayout::BufferLayout(BlockRange blocks, BlockCounts counts,

@@ -29,9 +29,9 @@ TEST(Layout, SegmentsAndChunksCoverEachBlockExactlyOnce) {
   for (int64_t count : {0, 1, 2, 3, 7, 16, 17, 100, 101}) {
     for (int64_t chunks : {1, 2, 3, 5, 8, 16, 200}) {
       for (int64_t segment_count : {1, 2, 3, 16, 17, 100, 1000}) {
-        SCOPED_TRACE(testing::Message() << count << " elements, " << chunks
-                                        << " chunks, " << segment_count
-                                        << " elements a segment");
+        SCOPED_TRACE(testing::Message()
+                     << count << " elements, " << chunks << " chunks, "
+                     << segment_count << " elements a segment");
         int64_t next = 0;
         for (const Extent& extent : ChunksOf(count, chunks, segment_count)) {
           ASSERT_EQ(extent.offset, next);

@@ -57,15 +57,17 @@ int64_t MostChunksPerMessage(const Program& program) {
 }
 
 std::string Dump(const Step& step) {
-  std::string text = absl::StrCat(
-      "[", absl::StrJoin(step.spans, ", ",
-                         [](std::string* out, const Span& span) {
-                           absl::StrAppend(out, DumpSpan(span));
-                         }),
-      "] ", absl::StrJoin(step.operands, " + ",
-                          [](std::string* out, const Operand& operand) {
-                            absl::StrAppend(out, DumpOperand(operand));
-                          }));
+  std::string text =
+      absl::StrCat("[",
+                   absl::StrJoin(step.spans, ", ",
+                                 [](std::string* out, const Span& span) {
+                                   absl::StrAppend(out, DumpSpan(span));
+                                 }),
+                   "] ",
+                   absl::StrJoin(step.operands, " + ",
+                                 [](std::string* out, const Operand& operand) {
+                                   absl::StrAppend(out, DumpOperand(operand));
+                                 }));
   if (step.stores) absl::StrAppend(&text, " => ", DumpPlace(step.store));
   if (!step.send_to.empty()) {
     absl::StrAppend(&text, " -> ", absl::StrJoin(step.send_to, ", "));
@@ -76,9 +78,9 @@ std::string Dump(const Step& step) {
 }
 
 std::string Dump(const Program& program) {
-  std::string text = absl::StrCat(
-      "chunks per block ", program.chunks_per_block, ", scratch slots ",
-      program.scratch_slots, ", lanes ", program.lanes.size(), "\n");
+  std::string text = absl::StrCat("chunks per block ", program.chunks_per_block,
+                                  ", scratch slots ", program.scratch_slots,
+                                  ", lanes ", program.lanes.size(), "\n");
   for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
     absl::StrAppend(&text, "lane ", lane, "\n");
     const std::vector<Step>& steps = program.lanes[lane].steps;
