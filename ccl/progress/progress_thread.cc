@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/progress/progress_thread.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "ccl/base/status_macros.h"
+
+namespace trnccl {
+namespace {
+
+// The thread shares cores with the computation that it overlaps: it yields at
+// once and sleeps soon.
+constexpr WaitPolicy kPolicy{.spin_ns = 0, .yield_ns = 20'000};
+
+// An upper bound on one sleep: deadlines are looked at this often.
+constexpr int kSleepMs = 100;
+
+}  // namespace
+
+absl::StatusOr<ProgressThread*> ProgressThread::OfProcess() {
+  static Mutex mutex;
+  static ProgressThread* progress = nullptr;
+  MutexLock lock(mutex);
+  if (progress != nullptr) return progress;
+  ASSIGN_OR_RETURN(Sleepers * sleepers, Sleepers::OfProcess());
+  auto made = std::unique_ptr<ProgressThread>(new ProgressThread(sleepers));
+  try {
+    std::thread([thread = made.get()] { thread->Run(); }).detach();
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("can't start the progress thread that asynchronous calls "
+                     "need: ",
+                     error.what(), "; raise the limit of threads (ulimit -u)"));
+  }
+  progress = made.release();
+  return progress;
+}
+
+void ProgressThread::Add(Drivable* drivable) {
+  MutexLock lock(mutex_);
+  drivables_.push_back(drivable);
+}
+
+void ProgressThread::Remove(Drivable* drivable) {
+  MutexLock lock(mutex_);
+  std::erase(drivables_, drivable);
+}
+
+void ProgressThread::Notify() {
+  notified_.store(true);
+  if (resting_.load()) sleepers_->WakeAll();
+}
+
+Drivable::Drive ProgressThread::DriveAll() {
+  using Drive = Drivable::Drive;
+  Drive result = Drive::kNoWork;
+  MutexLock lock(mutex_);
+  for (Drivable* drivable : drivables_)
+    result = std::max(result, drivable->DriveOnce());
+  return result;
+}
+
+void ProgressThread::SleepOnce() {
+  Sleepers::Announcement announcement(sleepers_);
+  resting_.store(true);
+  std::vector<int> wake_fds;
+  bool work = false;
+  bool moved = notified_.exchange(false);
+  {
+    MutexLock lock(mutex_);
+    for (Drivable* drivable : drivables_) {
+      const auto drive = drivable->PrepareSleep(&wake_fds);
+      work |= drive != Drivable::Drive::kNoWork;
+      moved |= drive == Drivable::Drive::kMoved;
+    }
+  }
+  if (!moved) announcement.SleepOn(wake_fds, work ? kSleepMs : -1);
+  resting_.store(false);
+}
+
+void ProgressThread::Run() {
+  Backoff backoff(kPolicy);
+  for (;;) {
+    switch (DriveAll()) {
+      case Drivable::Drive::kMoved:
+        backoff.Reset();
+        break;
+      case Drivable::Drive::kIdle:
+        if (backoff.Next() == Backoff::kSleep) SleepOnce();
+        break;
+      case Drivable::Drive::kNoWork:
+        SleepOnce();
+        backoff.Reset();
+        break;
+    }
+  }
+}
+
+}  // namespace trnccl

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/progress/sleepers.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace trnccl {
+namespace {
+
+// Each thread that ever sleeps keeps one descriptor until it ends.
+class WakeDescriptor {
+ public:
+  WakeDescriptor() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~WakeDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+void Signal(int fd) {
+  const uint64_t one = 1;
+  // Full means signalled already.
+  while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+  }
+}
+
+void Clear(int fd) {
+  uint64_t count;
+  while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Sleepers*> Sleepers::OfProcess() {
+  static Mutex mutex;
+  static Sleepers* sleepers = nullptr;
+  MutexLock lock(mutex);
+  if (sleepers != nullptr) return sleepers;
+  absl::StatusOr<std::unique_ptr<Doorbell>> doorbell = Doorbell::Create();
+  if (!doorbell.ok()) return std::move(doorbell).status();
+  sleepers = new Sleepers(*std::move(doorbell));
+  return sleepers;
+}
+
+Sleepers::Announcement::Announcement(Sleepers* sleepers) : sleepers_(sleepers) {
+  thread_local WakeDescriptor descriptor;
+  wake_fd_ = descriptor.fd();
+  if (wake_fd_ < 0) return;
+  MutexLock lock(sleepers_->mutex_);
+  sleepers_->wake_fds_.push_back(wake_fd_);
+}
+
+Sleepers::Announcement::~Announcement() {
+  if (wake_fd_ < 0) return;
+  MutexLock lock(sleepers_->mutex_);
+  auto& fds = sleepers_->wake_fds_;
+  fds.erase(std::find(fds.begin(), fds.end(), wake_fd_));
+}
+
+void Sleepers::Announcement::SleepOn(std::span<const int> fds, int timeout_ms) {
+  // Without a descriptor of its own a thread can't be woken by its siblings:
+  // it looks again soon instead.
+  constexpr int kBlindMs = 1;
+  thread_local std::vector<pollfd> polled;
+  polled.clear();
+  polled.push_back({.fd = sleepers_->doorbell_->fd(), .events = POLLIN});
+  polled.push_back({.fd = wake_fd_, .events = POLLIN});
+  for (const int fd : fds) polled.push_back({.fd = fd, .events = POLLIN});
+  const int limit_ms =
+      wake_fd_ < 0 ? std::min(timeout_ms, kBlindMs) : timeout_ms;
+  if (poll(polled.data(), polled.size(), limit_ms) <= 0) return;
+  if (polled[1].revents != 0) Clear(wake_fd_);
+  if (polled[0].revents == 0) return;
+  sleepers_->doorbell_->Drain();
+  sleepers_->WakeAll();
+}
+
+void Sleepers::WakeAll() {
+  MutexLock lock(mutex_);
+  for (const int fd : wake_fds_) Signal(fd);
+}
+
+}  // namespace trnccl
