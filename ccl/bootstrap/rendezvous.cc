@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/bootstrap/rendezvous.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ccl/base/status_macros.h"
+#include "ccl/bootstrap/acceptor.h"
+#include "ccl/bootstrap/hello.h"
+#include "ccl/bootstrap/roster.h"
+#include "ccl/bootstrap/wire.h"
+
+namespace trnccl {
+namespace {
+
+constexpr size_t kMaxReplyBytes = 1 << 10;
+
+// After a deadline, what is left for telling the ranks that did come.
+constexpr int kLastWordMs = 500;
+
+// The root judges before the first rank's own deadline, so that the verdict
+// reaches all in time.
+Deadline JudgingTime(int remaining_ms) {
+  return Deadline::After(remaining_ms - std::min(1'000, remaining_ms / 4));
+}
+
+// The root's last word, as it goes down the tree.
+struct Verdict {
+  absl::Status status;
+  int arrived = 0;  // so that each rank knows which children will still link
+};
+
+TreeFrame VerdictFrame(const Verdict& verdict) {
+  WireWriter writer;
+  writer.U32(static_cast<uint32_t>(verdict.arrived));
+  if (!verdict.status.ok()) writer.Raw(ErrorFrame(verdict.status).body);
+  return {TreeFrame::Kind::kDown, 0, writer.bytes()};
+}
+
+Verdict ParseVerdict(const TreeFrame& frame) {
+  WireReader reader(frame.body);
+  Verdict verdict;
+  verdict.arrived = static_cast<int>(reader.U32());
+  if (!reader.Finished()) {
+    TreeFrame error = frame;
+    error.body.erase(0, std::min<size_t>(sizeof(uint32_t), error.body.size()));
+    verdict.status = StatusOf(error);
+  }
+  return verdict;
+}
+
+class Rendezvous {
+ public:
+  Rendezvous(const UniqueId& id, Membership me, const BootstrapOptions& options)
+      : id_(id), me_(me), options_(options), judging_(Deadline::Never()) {}
+
+  absl::StatusOr<Tree> Run();
+
+ private:
+  bool is_root() const { return roster_.has_value(); }
+  int arrived() const {
+    if (verdict_) return verdict_->arrived;
+    return is_root() ? roster_->arrived() : me_.ranks;
+  }
+
+  JoinHello OwnHello(std::vector<SocketAddress> addresses) const;
+  absl::Status EnterAsRoot(std::vector<Socket> listeners);
+  absl::Status EnterAsMember();
+  absl::Status LinkToParent(const JoinReply& reply);
+  void Report(const absl::Status& status) const;
+
+  void Step();
+  void HandleGuest(Guest guest);
+  void HandleJoin(JoinHello hello, const Socket& socket);
+  void HandleLink(const LinkHello& hello, Socket socket);
+  void HandleFrameOf(int child);
+  void HandleParentFrame(const TreeFrame& frame);
+
+  bool ChildrenLinked() const;
+  bool ChildrenReady() const;
+  void Judge();
+  void TakeNote(absl::Status trouble);
+  absl::Status LostPatience() const;
+  absl::StatusOr<Tree> Pronounce();
+
+  const UniqueId& id_;
+  const Membership me_;
+  const BootstrapOptions& options_;
+  std::optional<Acceptor> acceptor_;
+  std::optional<Roster> roster_;  // the root's
+  Tree tree_;
+  std::vector<bool> linked_ = {false, false};  // child 2i+1, child 2i+2
+  int ready_children_ = 0;                     // whose whole subtrees stand
+  bool told_parent_ = false;
+  Deadline judging_;                     // the root's
+  absl::Status trouble_;                 // the first that this rank has seen
+  Deadline linger_ = Deadline::Never();  // until a trouble is pronounced
+  std::optional<Verdict> verdict_;
+};
+
+absl::StatusOr<Tree> Rendezvous::Run() {
+  std::vector<Socket> listeners = TakeListeners(id_);
+  if (!listeners.empty()) {
+    RETURN_IF_ERROR(EnterAsRoot(std::move(listeners)));
+  } else {
+    RETURN_IF_ERROR(EnterAsMember());
+  }
+  while (true) {
+    Judge();
+    if (verdict_ && (ChildrenLinked() || linger_.expired())) {
+      return Pronounce();
+    }
+    Step();
+  }
+}
+
+JoinHello Rendezvous::OwnHello(std::vector<SocketAddress> addresses) const {
+  return {.member = me_,
+          .remaining_ms = options_.patience.deadline.remaining_ms(),
+          .host = options_.host,
+          .agreement = options_.agreement,
+          .addresses = std::move(addresses)};
+}
+
+absl::Status Rendezvous::EnterAsRoot(std::vector<Socket> listeners) {
+  acceptor_.emplace(std::move(listeners), id_.secret);
+  roster_.emplace(OwnHello(id_.addresses));
+  judging_ = JudgingTime(options_.patience.deadline.remaining_ms());
+  return absl::OkStatus();
+}
+
+absl::Status Rendezvous::EnterAsMember() {
+  ASSIGN_OR_RETURN(const auto addresses,
+                   WithScopes(id_.addresses, options_.interfaces));
+  ASSIGN_OR_RETURN(Socket root,
+                   Visit(addresses, id_.secret, options_.patience));
+  // Whoever reaches the root will reach this rank by the interface that does.
+  ASSIGN_OR_RETURN(SocketAddress address, root.LocalAddress());
+  address.port = 0;
+  std::vector<Socket> listeners(1);
+  ASSIGN_OR_RETURN(listeners[0], Listen(address));
+  ASSIGN_OR_RETURN(address, listeners[0].LocalAddress());
+  acceptor_.emplace(std::move(listeners), id_.secret);
+  RETURN_IF_ERROR(
+      SendFrame(root, SerializeHello(OwnHello({address})), options_.patience));
+  ASSIGN_OR_RETURN(const std::string bytes,
+                   ReceiveFrame(root, kMaxReplyBytes, options_.patience));
+  const std::optional<JoinReply> reply = ParseReply(bytes);
+  if (!reply) {
+    return absl::InternalError(
+        absl::StrCat(root.peer(),
+                     " sent a malformed reply; use the same "
+                     "version of trnccl on all ranks"));
+  }
+  root.Close();
+  const absl::Status linked = LinkToParent(*reply);
+  if (!linked.ok()) Report(linked);
+  return linked;
+}
+
+absl::Status Rendezvous::LinkToParent(const JoinReply& reply) {
+  ASSIGN_OR_RETURN(const auto addresses,
+                   WithScopes(reply.parent_addresses, options_.interfaces));
+  tree_.index = reply.index;
+  tree_.parent.rank = reply.parent_rank;
+  absl::StatusOr<Socket> parent =
+      Visit(addresses, id_.secret, options_.patience);
+  if (!parent.ok()) {
+    return absl::Status(
+        parent.status().code(),
+        absl::StrCat("rank ", me_.rank, " cannot reach rank ",
+                     reply.parent_rank, ": ", parent.status().message()));
+  }
+  tree_.parent.socket = *std::move(parent);
+  return SendFrame(tree_.parent.socket,
+                   SerializeHello(LinkHello{reply.index, me_.rank}),
+                   options_.patience);
+}
+
+// A rank without a place in the tree can tell the root only by a visit. Its own
+// error is what counts here, so a failing report is none.
+void Rendezvous::Report(const absl::Status& status) const {
+  const Patience patience{Deadline::After(kLastWordMs),
+                          options_.patience.abort};
+  const absl::StatusOr<Socket> root =
+      Visit(id_.addresses, id_.secret, patience);
+  if (!root.ok()) return;
+  const ReportHello report{me_.rank, std::string(status.message())};
+  SendFrame(*root, SerializeHello(report), patience).IgnoreError();
+}
+
+void Rendezvous::Step() {
+  std::vector<pollfd> fds = {{tree_.parent.socket.fd(), POLLIN, 0}};
+  for (const TreeLink& child : tree_.children) {
+    fds.push_back({child.socket.fd(), POLLIN, 0});
+  }
+  const size_t neighbours = fds.size();
+  acceptor_->AppendPollFds(&fds);
+  PollSlice(fds.data(), fds.size(), {Deadline::Never()});
+  absl::StatusOr<std::vector<Guest>> guests = acceptor_->Progress();
+  if (guests.ok()) {
+    for (Guest& guest : *guests) HandleGuest(std::move(guest));
+  } else {
+    TakeNote(absl::Status(
+        guests.status().code(),
+        absl::StrCat("rank ", me_.rank, ": ", guests.status().message())));
+  }
+  for (size_t i = 0; i < neighbours; ++i) {
+    if (fds[i].revents != 0) HandleFrameOf(static_cast<int>(i) - 1);
+  }
+}
+
+void Rendezvous::HandleGuest(Guest guest) {
+  std::optional<Hello> hello = ParseHello(guest.hello);
+  if (!hello) {
+    TakeNote(absl::FailedPreconditionError(absl::StrCat(
+        "a rank at ", guest.socket.peer(),
+        " says hello in another way; use the same version of trnccl on all")));
+  } else if (auto* link = std::get_if<LinkHello>(&*hello)) {
+    HandleLink(*link, std::move(guest.socket));
+  } else if (auto* join = std::get_if<JoinHello>(&*hello); join && is_root()) {
+    HandleJoin(std::move(*join), guest.socket);
+  } else if (auto* report = std::get_if<ReportHello>(&*hello);
+             report && is_root()) {
+    TakeNote(absl::UnavailableError(report->text));
+  }
+}
+
+void Rendezvous::HandleJoin(JoinHello hello, const Socket& socket) {
+  judging_ = Deadline::Earlier(judging_, JudgingTime(hello.remaining_ms));
+  const int index = roster_->Add(std::move(hello));
+  const JoinHello& parent = roster_->at((index - 1) / 2);
+  // A small reply fits a fresh socket; who doesn't get it will be missing.
+  SendFrame(socket,
+            SerializeReply({.index = index,
+                            .parent_rank = parent.member.rank,
+                            .parent_addresses = parent.addresses}),
+            {Deadline::After(0)})
+      .IgnoreError();
+}
+
+void Rendezvous::HandleLink(const LinkHello& hello, Socket socket) {
+  const int64_t place = int64_t{hello.index} - (2 * int64_t{tree_.index} + 1);
+  if (place < 0 || place > 1 || linked_[static_cast<size_t>(place)]) return;
+  linked_[static_cast<size_t>(place)] = true;
+  tree_.children.push_back({hello.rank, std::move(socket)});
+}
+
+void Rendezvous::HandleFrameOf(int child) {
+  const absl::StatusOr<TreeFrame> frame =
+      ReceiveFrameFrom(tree_.link(child), options_.patience);
+  if (!frame.ok()) {
+    TreeLink& lost = child == Tree::kParent
+                         ? tree_.parent
+                         : tree_.children[static_cast<size_t>(child)];
+    lost.socket.Close();
+    TakeNote(frame.status());
+    if (child == Tree::kParent) verdict_ = Verdict{trouble_, 0};
+  } else if (child == Tree::kParent) {
+    HandleParentFrame(*frame);
+  } else if (frame->kind == TreeFrame::Kind::kUp) {
+    ++ready_children_;
+  } else {
+    TakeNote(StatusOf(*frame));
+  }
+}
+
+void Rendezvous::HandleParentFrame(const TreeFrame& frame) {
+  verdict_ = frame.kind == TreeFrame::Kind::kDown ? ParseVerdict(frame)
+                                                  : Verdict{StatusOf(frame), 0};
+  if (!verdict_->status.ok()) linger_ = Deadline::After(kLastWordMs);
+}
+
+bool Rendezvous::ChildrenLinked() const {
+  for (int place = 0; place < 2; ++place) {
+    const int64_t child = 2 * int64_t{tree_.index} + 1 + place;
+    if (child < arrived() && !linked_[static_cast<size_t>(place)]) return false;
+  }
+  return true;
+}
+
+bool Rendezvous::ChildrenReady() const {
+  return ChildrenLinked() &&
+         ready_children_ == static_cast<int>(tree_.children.size());
+}
+
+void Rendezvous::Judge() {
+  if (verdict_) return;
+  if (trouble_.ok() && is_root()) {
+    if (!roster_->Judgement().ok()) TakeNote(roster_->Judgement());
+  }
+  if (trouble_.ok()) {
+    const absl::Status lost = LostPatience();
+    if (!lost.ok()) TakeNote(lost);
+  }
+  if (!trouble_.ok()) {
+    const bool all_hear = is_root() && roster_->complete();
+    if (all_hear || linger_.expired()) verdict_ = Verdict{trouble_, arrived()};
+    return;
+  }
+  if (is_root()) {
+    if (roster_->complete() && ChildrenReady()) {
+      verdict_ = Verdict{absl::OkStatus(), arrived()};
+    }
+  } else if (!told_parent_ && ChildrenReady()) {
+    told_parent_ = true;
+    const absl::Status told =
+        SendFrameTo(tree_.parent, TreeFrame{}, options_.patience);
+    if (!told.ok()) TakeNote(told);
+  }
+}
+
+// The first trouble counts. It goes up at once, and the root's verdict on it is
+// awaited for a while; an abort waits for nothing.
+void Rendezvous::TakeNote(absl::Status trouble) {
+  if (!trouble_.ok()) return;
+  trouble_ = std::move(trouble);
+  int linger_ms = options_.grace_ms;
+  if (absl::IsDeadlineExceeded(trouble_)) {
+    linger_ms = std::min(linger_ms, kLastWordMs);
+  }
+  if (absl::IsAborted(trouble_)) linger_ms = 0;
+  linger_ = Deadline::After(linger_ms);
+  if (tree_.parent.socket.is_open()) {
+    SendFrameTo(tree_.parent, ErrorFrame(trouble_), {Deadline::After(0)})
+        .IgnoreError();
+  }
+}
+
+absl::Status Rendezvous::LostPatience() const {
+  const absl::Status status = options_.patience.Check();
+  if (absl::IsAborted(status)) {
+    return absl::AbortedError(absl::StrCat("rank ", me_.rank, " was aborted"));
+  }
+  if (is_root() && judging_.expired()) {
+    return absl::DeadlineExceededError(
+        roster_->complete()
+            ? std::string("all ranks came, but not all reached each other")
+            : roster_->MissingText());
+  }
+  if (status.ok()) return status;
+  return absl::DeadlineExceededError(
+      absl::StrCat("rank ", me_.rank, " waited for the root's word from rank ",
+                   tree_.parent.rank));
+}
+
+absl::StatusOr<Tree> Rendezvous::Pronounce() {
+  const TreeFrame frame = VerdictFrame(*verdict_);
+  for (const TreeLink& child : tree_.children) {
+    if (!child.socket.is_open()) continue;
+    const absl::Status told = SendFrameTo(child, frame, {Deadline::After(0)});
+    // A child that's lost now is the first exchange's to notice.
+    told.IgnoreError();
+  }
+  if (!verdict_->status.ok()) return verdict_->status;
+  return std::move(tree_);
+}
+
+}  // namespace
+
+absl::StatusOr<Tree> Join(const UniqueId& id, Membership me,
+                          const BootstrapOptions& options) {
+  return Rendezvous(id, me, options).Run();
+}
+
+}  // namespace trnccl
