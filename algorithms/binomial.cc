@@ -87,8 +87,8 @@ Program Reduce(const Shape& shape) {
   const Node node = NodeOf(shape);
   StepBuilder step = Add(program.lanes[0], {.first = 0}).TakeInput();
   for (const Child& child : node.children) {
-    step.Take(FromHolding(child.rank,
-                          {.contributions = child.size, .ranks = shape.ranks}));
+    step.Take(Operand::From(child.rank),
+              {.contributions = child.size, .ranks = shape.ranks});
   }
   step.Holds({.contributions = node.size, .ranks = shape.ranks});
   if (shape.rank == shape.root) {

@@ -3,11 +3,16 @@
 #include "algorithms/catalog.h"
 
 #include "algorithms/binomial.h"
+#include "algorithms/bruck.h"
 #include "algorithms/chain.h"
 #include "algorithms/direct.h"
 #include "algorithms/dissemination.h"
+#include "algorithms/halving.h"
 #include "algorithms/pairwise.h"
+#include "algorithms/pat.h"
+#include "algorithms/recursive_doubling.h"
 #include "algorithms/ring.h"
+#include "algorithms/tree.h"
 
 namespace trnccl {
 namespace {
@@ -36,24 +41,38 @@ constexpr Algorithm kCatalog[] = {
     {"two_step", kAllReduce, kStrict, Always, direct::AllReduceTwoStep},
     {"ring", kAllReduce, kByReference, Always, ring::AllReduce},
     {"chain", kAllReduce, kStrict, Always, chain::RankOrderAllReduce},
+    {"double_tree", kAllReduce, kByReference, Always,
+     tree::DoubleTreeAllReduce},
+    {"halving_doubling", kAllReduce, kByReference, Always, halving::AllReduce},
+    {"recursive_doubling", kAllReduce, kInPlace, Always,
+     recursive_doubling::AllReduce},
 
     {"direct", kReduceScatter, kStrictUneven, Always, direct::ReduceScatter},
     {"ring", kReduceScatter, kByReferenceUneven, Always, ring::ReduceScatter},
+    {"halving", kReduceScatter, kByReferenceUneven, Always,
+     halving::ReduceScatter},
+    {"pat", kReduceScatter, kByReferenceUneven, Always, pat::ReduceScatter},
 
     {"direct", kAllGather, kByReferenceUneven, Always, direct::AllGather},
     {"ring", kAllGather, kByReferenceUneven, Always, ring::AllGather},
+    {"doubling", kAllGather, kByReferenceUneven, Always, halving::AllGather},
+    {"bruck", kAllGather, kByReferenceUneven, Always, bruck::AllGather},
+    {"pat", kAllGather, kByReferenceUneven, Always, pat::AllGather},
 
     {"direct", kBroadcast, kByReference, Always, direct::Broadcast},
     {"binomial", kBroadcast, kByReference, Always, binomial::Broadcast},
+    {"binary", kBroadcast, kByReference, Always, tree::Broadcast},
     {"chain", kBroadcast, kByReference, Always, chain::Broadcast},
 
     {"direct", kReduce, kStrict, Always, direct::Reduce},
     {"binomial", kReduce, kByReference, Always, binomial::Reduce},
+    {"binary", kReduce, kByReference, Always, tree::Reduce},
     {"chain", kReduce, kByReference, Always, chain::Reduce},
     {"rank_chain", kReduce, kStrict, Always, chain::RankOrderReduce},
 
     {"direct", kAllToAll, kInPlaceUneven, Always, direct::AllToAll},
     {"pairwise", kAllToAll, kInPlaceUneven, Always, pairwise::AllToAll},
+    {"bruck", kAllToAll, kInPlace, Always, bruck::AllToAll},
 
     {"direct", kGather, kByReference, Always, direct::Gather},
     {"binomial", kGather, kByReference, Always, binomial::Gather},

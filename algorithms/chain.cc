@@ -26,8 +26,8 @@ constexpr Span kBlock = {.first = 0};
 StepBuilder AddRankOrderFold(Lane& lane, const Shape& shape) {
   StepBuilder fold = Add(lane, kBlock);
   if (shape.rank > 0) {
-    fold.Take(FromHolding(shape.rank - 1,
-                          {.contributions = shape.rank, .ranks = shape.ranks}));
+    fold.Take(Operand::From(shape.rank - 1),
+              {.contributions = shape.rank, .ranks = shape.ranks});
   }
   return fold.TakeInput().Holds(
       {.contributions = shape.rank + 1, .ranks = shape.ranks});
@@ -51,8 +51,8 @@ Program Reduce(const Shape& shape) {
   const int behind = shape.ranks - 1 - FromRoot(shape);
   StepBuilder step = Add(program.lanes[0], kBlock).TakeInput();
   if (behind > 0) {
-    step.Take(FromHolding(RankAt(shape, shape.rank + 1),
-                          {.contributions = behind, .ranks = shape.ranks}));
+    step.Take(Operand::From(RankAt(shape, shape.rank + 1)),
+              {.contributions = behind, .ranks = shape.ranks});
   }
   step.Holds({.contributions = behind + 1, .ranks = shape.ranks});
   if (shape.rank == shape.root) {

@@ -9,9 +9,8 @@
 //     2 <> 3   2 <> 4   3 <> 4   1 <> 2   1 <> 3      rests; with n even it
 //     0        3        1        4        2           meets the last rank.
 //
-// The longest chain of messages is one message, for nobody relays: rounds 1.
-// Meetings n - 1 (n even) or n (n odd, each rank resting once); a rank sends
-// n - 1 blocks.
+// Rounds n - 1 (n even) or n (n odd: each rank rests once); a rank sends n - 1
+// blocks.
 //
 // A pair swaps at the same time on both sides and sends before it receives, so
 // that in place a block is overwritten only after it has left.
@@ -22,16 +21,20 @@
 namespace trnccl::pairwise {
 namespace {
 
+// The ranks that stand in the circle; with n even the last one stands aside.
+Shape CircleOf(const Shape& shape) {
+  return {.ranks = shape.ranks - (shape.ranks % 2 == 0 ? 1 : 0)};
+}
+
 // Whom the rank meets in the round; itself if it rests.
-int PartnerIn(const Shape& shape, int round) {
-  const bool even = shape.ranks % 2 == 0;
-  const Shape circle{.ranks = even ? shape.ranks - 1 : shape.ranks};
-  // Of an odd circle, the one whose double is the round.
-  const int alone =
-      RankAt(circle, int64_t{round} * ((int64_t{circle.ranks} + 1) / 2));
-  if (even && shape.rank == circle.ranks) return alone;
-  if (even && shape.rank == alone) return circle.ranks;
-  return RankAt(circle, int64_t{round} - shape.rank);
+int PartnerIn(const Shape& shape, int64_t round) {
+  const Shape circle = CircleOf(shape);
+  const int last = shape.ranks - 1;
+  // The one of the circle whose double is the round.
+  const int alone = RankAt(circle, round * ((circle.ranks + 1) / 2));
+  if (circle.ranks == last && shape.rank == last) return alone;
+  if (circle.ranks == last && shape.rank == alone) return last;
+  return RankAt(circle, round - shape.rank);
 }
 
 }  // namespace
@@ -43,7 +46,7 @@ Program AllToAll(const Shape& shape) {
   Add(lane, {.first = shape.rank * ranks + shape.rank})
       .TakeInput()
       .Store(Buffer::kOutput);
-  for (int round = 0; round < shape.ranks; ++round) {
+  for (int round = 0; round < CircleOf(shape).ranks; ++round) {
     const int partner = PartnerIn(shape, round);
     if (partner == shape.rank) continue;
     Add(lane, {.first = shape.rank * ranks + partner})

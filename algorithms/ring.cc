@@ -39,7 +39,7 @@ class RingBuilder {
   // Adds this rank's contribution to the chunk.
   StepBuilder Fold(const Visit& visit) {
     StepBuilder step = AddTo(visit);
-    if (visit.hop > 0) step.Take(FromHolding(Left(), HeldAfter(visit.hop)));
+    if (visit.hop > 0) step.Take(Operand::From(Left()), HeldAfter(visit.hop));
     return step.TakeInput().Holds(HeldAfter(visit.hop + 1));
   }
 

@@ -24,10 +24,6 @@ int FloorLog2(int ranks) {
   return std::bit_width(static_cast<unsigned>(ranks)) - 1;
 }
 
-Operand FromHolding(int peer, const Held& held) {
-  return held.Partial() ? Operand::PartialFrom(peer) : Operand::From(peer);
-}
-
 absl::InlinedVector<Span, 1> Spans(std::span<const int64_t> chunks) {
   absl::InlinedVector<Span, 1> spans;
   for (const int64_t chunk : chunks) {
@@ -49,15 +45,15 @@ StepBuilder& StepBuilder::Take(const Operand& operand) {
   return *this;
 }
 
-StepBuilder& StepBuilder::Store(Buffer buffer) {
-  step_->stores = true;
-  step_->store = {.buffer = buffer};
+StepBuilder& StepBuilder::Take(const Operand& operand, const Held& held) {
+  Take(operand);
+  step_->operands.back().partial = held.Partial();
   return *this;
 }
 
-StepBuilder& StepBuilder::StoreSlot(int64_t slot) {
+StepBuilder& StepBuilder::Store(const Place& place) {
   step_->stores = true;
-  step_->store = {.buffer = Buffer::kScratch, .slot = slot};
+  step_->store = place;
   return *this;
 }
 

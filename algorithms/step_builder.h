@@ -10,7 +10,7 @@
 //   // Fold the left neighbour's message with the input and pass it on.
 //   Add(lane, {.first = chunk})
 //       .Take(Operand::From(RankAt(shape, shape.rank - 1)))
-//       .Take(Operand::Of(Buffer::kInput))
+//       .TakeInput()
 //       .Holds({.contributions = 2, .ranks = shape.ranks})
 //       .Send(RankAt(shape, shape.rank + 1));
 #pragma once
@@ -44,9 +44,6 @@ struct Held {
   bool Complete() const { return contributions == ranks; }
 };
 
-// A peer's message with a value of so many contributions.
-Operand FromHolding(int peer, const Held& held);
-
 // The chunks in the order given, as few spans as greedy joining yields.
 absl::InlinedVector<Span, 1> Spans(std::span<const int64_t> chunks);
 
@@ -55,9 +52,14 @@ class StepBuilder {
   explicit StepBuilder(Step& step) : step_(&step) {}
 
   StepBuilder& Take(const Operand& operand);
+  // Marks the operand as partial by what it holds.
+  StepBuilder& Take(const Operand& operand, const Held& held);
   StepBuilder& TakeInput() { return Take(Operand::Of(Buffer::kInput)); }
-  StepBuilder& Store(Buffer buffer);
-  StepBuilder& StoreSlot(int64_t slot);
+  StepBuilder& Store(Buffer buffer) { return Store(Place{.buffer = buffer}); }
+  StepBuilder& StoreSlot(int64_t slot) {
+    return Store(Place{.buffer = Buffer::kScratch, .slot = slot});
+  }
+  StepBuilder& Store(const Place& place);
   StepBuilder& Send(int peer);
   // To every other rank, the next one on the circle first.
   StepBuilder& SendToOthers(const Shape& shape);
