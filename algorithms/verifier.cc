@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "algorithms/fold_rules.h"
 #include "algorithms/fold_tree.h"
 #include "algorithms/network.h"
 #include "algorithms/pins.h"
@@ -44,18 +45,17 @@ struct Payload {
   VectorClocks::Snapshot clock = VectorClocks::kNothing;
 };
 
-// What an operand of the firing step holds, chunk by chunk.
-struct OperandValues {
-  std::vector<int32_t> trees;
-  std::vector<Cell*> cells;  // of a place; null where nothing ever changes
-  bool raw = false;          // input of a reduction, before its prepare
-};
+// Clocks cost more than all the rest, and only an overwrite of memory that was
+// sent by reference asks for them.
+enum class Clocks { kOff, kOn };
 
 class Proof {
  public:
-  Proof(const Schedule& schedule, const Claim& claim, Aliasing aliasing);
+  Proof(const Schedule& schedule, const Claim& claim, Aliasing aliasing,
+        Clocks clocks);
 
   absl::StatusOr<Proven> Run();
+  bool needs_clocks() const { return needs_clocks_; }
 
  private:
   absl::Status Fire(const Firing& firing);
@@ -65,10 +65,8 @@ class Proof {
                            const Message& message, OperandValues& values);
   absl::Status ReadPlace(const Firing& firing, const Operand& operand,
                          OperandValues& values);
-  absl::Status FoldOperands(const Step& step);
-  absl::Status CheckMarks(const Step& step);
-  absl::Status CheckComplete(int64_t chunk, int32_t tree);
   absl::Status Store(const Firing& firing);
+  absl::Status Unpin(const Firing& firing, Cell& cell);
   void Send(const Firing& firing);
   void PinSent(const Firing& firing, Pins::Reference reference);
   absl::Status CheckOutputs(int rank);
@@ -94,18 +92,18 @@ class Proof {
   const Claim& claim_;
   const Spec& spec_;
   const int64_t total_;  // chunks
-  const bool needs_clocks_;
+  const bool has_clocks_;
+  bool needs_clocks_ = false;
   Network network_;
-  FoldTrees trees_;
+  FoldRules rules_;
   VectorClocks clocks_;
   Pins pins_;
   std::vector<RankMemory> memories_;
   std::vector<Payload> payloads_;
   std::vector<int32_t> free_payloads_;
-  std::vector<Traffic> traffic_;         // by rank
-  std::vector<int64_t> depths_;          // by lane and rank
-  std::vector<int32_t> complete_trees_;  // by chunk
-  std::vector<int64_t> named_by_;        // by chunk: the step naming it last
+  std::vector<Traffic> traffic_;   // by rank
+  std::vector<int64_t> depths_;    // by lane and rank
+  std::vector<int64_t> named_by_;  // by chunk: the step naming it last
   int64_t fired_ = 0;
 
   // Of the step that fires.
@@ -115,22 +113,24 @@ class Proof {
   std::vector<Cell*> stored_cells_;  // by chunk, empty if nothing is stored
 };
 
-Proof::Proof(const Schedule& schedule, const Claim& claim, Aliasing aliasing)
+Proof::Proof(const Schedule& schedule, const Claim& claim, Aliasing aliasing,
+             Clocks clocks)
     : schedule_(schedule),
       claim_(claim),
       spec_(SpecOf(claim.collective)),
       total_(spec_.blocks(claim.ranks) *
              schedule.programs.front().chunks_per_block),
-      needs_clocks_(claim.proofs.by_reference ||
-                    claim.collective == Collective::kBarrier),
+      has_clocks_(clocks == Clocks::kOn),
       network_(schedule),
-      trees_(claim.ranks),
+      rules_({.ranks = claim.ranks,
+              .chunks = total_,
+              .reduces = spec_.reduces,
+              .left_fold = claim.proofs.left_fold}),
       clocks_(claim.ranks,
               static_cast<int>(schedule.programs.front().lanes.size())),
       traffic_(static_cast<size_t>(claim.ranks)),
       depths_(static_cast<size_t>(claim.ranks) *
               schedule.programs.front().lanes.size()),
-      complete_trees_(static_cast<size_t>(total_), kNone),
       named_by_(static_cast<size_t>(total_)) {
   for (int rank = 0; rank < claim.ranks; ++rank) {
     memories_.emplace_back(schedule.programs[static_cast<size_t>(rank)], spec_,
@@ -161,8 +161,7 @@ absl::Status Proof::Fire(const Firing& firing) {
   const Step& step = *firing.step;
   RETURN_IF_ERROR(NameChunks(step));
   RETURN_IF_ERROR(ReadOperands(firing));
-  RETURN_IF_ERROR(FoldOperands(step));
-  RETURN_IF_ERROR(CheckMarks(step));
+  ASSIGN_OR_RETURN(results_, rules_.Fold(step, chunks_, operands_));
   stored_cells_.clear();
   if (step.stores) RETURN_IF_ERROR(Store(firing));
   if (!step.send_to.empty()) Send(firing);
@@ -225,7 +224,7 @@ absl::Status Proof::TakeMessage(const Firing& firing, const Operand& operand,
   depth = std::max(depth, payload.depth);
   traffic_[static_cast<size_t>(firing.rank)].chunks_received +=
       static_cast<int64_t>(chunks_.size());
-  if (needs_clocks_) {
+  if (has_clocks_) {
     clocks_.Learn({firing.rank, firing.lane},
                   {.rank = operand.peer, .index = payload.sender.index},
                   payload.clock);
@@ -267,85 +266,6 @@ absl::Status Proof::ReadPlace(const Firing& firing, const Operand& operand,
   return absl::OkStatus();
 }
 
-absl::Status Proof::FoldOperands(const Step& step) {
-  if (step.spans.empty()) {
-    results_.clear();
-    return absl::OkStatus();
-  }
-  if (operands_.size() == 1) {
-    results_ = operands_.front().trees;
-    return absl::OkStatus();
-  }
-  if (!spec_.reduces) return Wrong("folds, but nothing is reduced here");
-  results_.clear();
-  std::vector<int32_t> row(operands_.size());
-  for (size_t i = 0; i < chunks_.size(); ++i) {
-    for (size_t k = 0; k < row.size(); ++k) row[k] = operands_[k].trees[i];
-    results_.push_back(trees_.Fold(row));
-    if (trees_.Leaves(results_.back()) > claim_.ranks) {
-      return Wrong(absl::StrCat("folds ", trees_.Leaves(results_.back()),
-                                " contributions into chunk ", chunks_[i]));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Proof::CheckMarks(const Step& step) {
-  if (!spec_.reduces) {
-    if (!step.completes && !step.partial) return absl::OkStatus();
-    return Wrong("is marked partial or complete, but nothing is reduced here");
-  }
-  bool any_partial = false;
-  for (size_t i = 0; i < results_.size(); ++i) {
-    const int64_t leaves = trees_.Leaves(results_[i]);
-    const bool is_full = leaves == claim_.ranks;
-    const bool is_new = operands_.size() > 1 || operands_.front().raw;
-    if (step.completes != (is_full && is_new)) {
-      return Wrong(absl::StrCat(
-          "is marked ", step.completes ? "complete" : "not complete",
-          ", but chunk ", chunks_[i], " gets ", leaves, " of ", claim_.ranks,
-          " contributions", is_full && !is_new ? ", complete before" : ""));
-    }
-    if (step.completes) {
-      RETURN_IF_ERROR(CheckComplete(chunks_[i], results_[i]));
-    }
-    if (step.partial && is_full) {
-      return Wrong(absl::StrCat("is marked partial, but chunk ", chunks_[i],
-                                " is complete"));
-    }
-    any_partial |= !is_full && leaves > 1;
-  }
-  if (any_partial && !step.partial) {
-    return Wrong("isn't marked partial, but folds some of the contributions");
-  }
-  if (step.partial && step.stores && step.store.buffer == Buffer::kOutput &&
-      claim_.proofs.left_fold) {
-    return Wrong(
-        "keeps a partial result in the output, which has no room for "
-        "its wider type");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Proof::CheckComplete(int64_t chunk, int32_t tree) {
-  int32_t& complete = complete_trees_[static_cast<size_t>(chunk)];
-  if (complete == tree) return absl::OkStatus();
-  if (complete != kNone) {
-    return Wrong(absl::StrCat("folds chunk ", chunk,
-                              " in another order than another rank does"));
-  }
-  if (!trees_.HasEveryRank(tree)) {
-    return Wrong(absl::StrCat("has a contribution to chunk ", chunk,
-                              " twice, and another not at all"));
-  }
-  if (claim_.proofs.left_fold && !trees_.IsLeftFold(tree)) {
-    return Wrong(absl::StrCat("doesn't fold chunk ", chunk,
-                              " in the order of the ranks"));
-  }
-  complete = tree;
-  return absl::OkStatus();
-}
-
 absl::Status Proof::Store(const Firing& firing) {
   const Step& step = *firing.step;
   RankMemory& memory = memories_[static_cast<size_t>(firing.rank)];
@@ -358,18 +278,25 @@ absl::Status Proof::Store(const Firing& firing) {
     const OperandValues& first = operands_.front();
     const bool is_unchanged = operands_.size() == 1 && !first.cells.empty() &&
                               first.cells[i] == cell && !first.raw;
-    if (!is_unchanged && cell->pins != Pins::kNone) {
-      const absl::Status status = pins_.CheckRead(cell->pins, firing, clocks_);
-      if (!status.ok()) {
-        return Wrong(absl::StrCat("overwrites chunk ", cell->chunk, " ",
-                                  std::string(status.message())));
-      }
-      cell->pins = Pins::kNone;
-    }
+    if (!is_unchanged) RETURN_IF_ERROR(Unpin(firing, *cell));
     RETURN_IF_ERROR(memory.Store(
         *cell, {.tree = results_[i], .partial = step.partial}, access));
     stored_cells_.push_back(cell);
   }
+  return absl::OkStatus();
+}
+
+absl::Status Proof::Unpin(const Firing& firing, Cell& cell) {
+  if (cell.pins == Pins::kNone) return absl::OkStatus();
+  needs_clocks_ = true;
+  if (has_clocks_) {
+    const absl::Status status = pins_.CheckRead(cell.pins, firing, clocks_);
+    if (!status.ok()) {
+      return Wrong(absl::StrCat("overwrites chunk ", cell.chunk, " ",
+                                std::string(status.message())));
+    }
+  }
+  cell.pins = Pins::kNone;
   return absl::OkStatus();
 }
 
@@ -382,8 +309,8 @@ void Proof::Send(const Firing& firing) {
   payload.sender = firing;
   payload.depth = DepthOf(firing) + 1;
   payload.untaken = receivers;
-  payload.clock = needs_clocks_ ? clocks_.Take({firing.rank, firing.lane})
-                                : VectorClocks::kNothing;
+  payload.clock = has_clocks_ ? clocks_.Take({firing.rank, firing.lane})
+                              : VectorClocks::kNothing;
   if (claim_.proofs.by_reference) {
     payload.reference = pins_.Send(firing);
     PinSent(firing, payload.reference);
@@ -420,11 +347,11 @@ absl::Status Proof::CheckOutputs(int rank) {
       return Wrong(
           absl::StrCat("rank ", rank, " ends without output chunk ", chunk));
     }
-    const int64_t leaves = trees_.Leaves(cell->value.tree);
-    if (spec_.reduces && leaves != claim_.ranks) {
-      return Wrong(absl::StrCat("rank ", rank, " ends with ", leaves, " of ",
-                                claim_.ranks, " contributions in output chunk ",
-                                chunk));
+    const int64_t contributions = rules_.Contributions(cell->value.tree);
+    if (spec_.reduces && contributions != claim_.ranks) {
+      return Wrong(absl::StrCat("rank ", rank, " ends with ", contributions,
+                                " of ", claim_.ranks,
+                                " contributions in output chunk ", chunk));
     }
   }
   return absl::OkStatus();
@@ -469,6 +396,19 @@ int32_t Proof::NewPayload() {
   return index;
 }
 
+absl::StatusOr<Proven> Prove(const Schedule& schedule, const Claim& claim,
+                             Aliasing aliasing) {
+  const Spec& spec = SpecOf(claim.collective);
+  // Reductions in place overwrite inputs that they have sent.
+  const bool surely = claim.collective == Collective::kBarrier ||
+                      (claim.proofs.by_reference && spec.reduces &&
+                       aliasing == Aliasing::kInPlace);
+  Proof proof(schedule, claim, aliasing, surely ? Clocks::kOn : Clocks::kOff);
+  absl::StatusOr<Proven> proven = proof.Run();
+  if (!proven.ok() || surely || !proof.needs_clocks()) return proven;
+  return Proof(schedule, claim, aliasing, Clocks::kOn).Run();
+}
+
 }  // namespace
 
 absl::StatusOr<Proven> Verify(const Schedule& schedule, const Claim& claim) {
@@ -476,9 +416,9 @@ absl::StatusOr<Proven> Verify(const Schedule& schedule, const Claim& claim) {
       schedule, {.ranks = claim.ranks,
                  .blocks = SpecOf(claim.collective).blocks(claim.ranks)}));
   if (claim.proofs.in_place) {
-    RETURN_IF_ERROR(Proof(schedule, claim, Aliasing::kInPlace).Run().status());
+    RETURN_IF_ERROR(Prove(schedule, claim, Aliasing::kInPlace).status());
   }
-  return Proof(schedule, claim, Aliasing::kOutOfPlace).Run();
+  return Prove(schedule, claim, Aliasing::kOutOfPlace);
 }
 
 Schedule BuildSchedule(const Algorithm& algorithm, Shape shape) {
