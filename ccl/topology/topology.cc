@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/topology/topology.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ccl/base/check.h"
+#include "ccl/base/status_macros.h"
+
+namespace trnccl {
+namespace {
+
+constexpr absl::string_view kFirstLine = "trnccl-topology 1\n";
+
+Grid MakeGrid(const std::vector<HostFacts>& hosts) {
+  Grid grid;
+  std::map<std::string_view, size_t> node_of;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto [node, added] =
+        node_of.try_emplace(hosts[rank].host_id, grid.nodes.size());
+    if (added) grid.nodes.emplace_back();
+    grid.nodes[node->second].push_back(static_cast<int>(rank));
+  }
+  return grid;
+}
+
+bool NodeHasOwnCpus(const std::vector<HostFacts>& hosts,
+                    const std::vector<int>& ranks) {
+  std::vector<CpuSet> sets;
+  for (const int rank : ranks) {
+    sets.push_back(hosts[static_cast<size_t>(rank)].cpus);
+  }
+  return EachHasOwnCpu(sets);
+}
+
+// A maximum matching by augmenting paths: a set that finds its processors taken
+// makes one of their holders move to another.
+class CpuMatching {
+ public:
+  explicit CpuMatching(const std::vector<CpuSet>& sets)
+      : sets_(sets), holder_(kMaxCpus, kFree) {}
+
+  bool Place(size_t set) {
+    tried_.assign(kMaxCpus, false);
+    return Find(set);
+  }
+
+ private:
+  static constexpr size_t kFree = SIZE_MAX;
+
+  bool Find(size_t set) {
+    for (const int cpu : sets_[set]) {
+      size_t& holder = holder_[static_cast<size_t>(cpu)];
+      if (holder != kFree) continue;
+      holder = set;
+      return true;
+    }
+    for (const int cpu : sets_[set]) {
+      const size_t index = static_cast<size_t>(cpu);
+      if (tried_[index]) continue;
+      tried_[index] = true;
+      if (!Find(holder_[index])) continue;
+      holder_[index] = set;
+      return true;
+    }
+    return false;
+  }
+
+  const std::vector<CpuSet>& sets_;
+  std::vector<size_t> holder_;  // by processor
+  std::vector<bool> tried_;
+};
+
+std::string JsonText(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      absl::StrAppend(&quoted, "\\", std::string(1, c));
+    } else if (byte < 0x20 || byte >= 0x7f) {
+      absl::StrAppend(&quoted, "\\u", absl::Hex(byte, absl::kZeroPad4));
+    } else {
+      quoted.push_back(c);
+    }
+  }
+  return quoted + "\"";
+}
+
+// Takes `lines` lines off the front of the text.
+std::string_view TakeLines(std::string_view& text, int lines) {
+  size_t end = 0;
+  for (; lines > 0 && end < text.size(); --lines) {
+    end = std::min(text.find('\n', end), text.size() - 1) + 1;
+  }
+  const std::string_view taken = text.substr(0, end);
+  text.remove_prefix(end);
+  return taken;
+}
+
+}  // namespace
+
+Topology MakeTopology(std::vector<HostFacts> hosts, int rank) {
+  TRNCCL_CHECK(rank >= 0 && static_cast<size_t>(rank) < hosts.size());
+  Topology topology = {.hosts = std::move(hosts)};
+  topology.grid = MakeGrid(topology.hosts);
+  for (size_t node = 0; node < topology.grid.nodes.size(); ++node) {
+    const std::vector<int>& ranks = topology.grid.nodes[node];
+    const auto place = std::find(ranks.begin(), ranks.end(), rank);
+    if (place == ranks.end()) continue;
+    topology.node = static_cast<int>(node);
+    topology.local_rank = static_cast<int>(place - ranks.begin());
+    topology.own_core = NodeHasOwnCpus(topology.hosts, ranks);
+  }
+  return topology;
+}
+
+bool EachHasOwnCpu(const std::vector<CpuSet>& sets) {
+  CpuMatching matching(sets);
+  for (size_t set = 0; set < sets.size(); ++set) {
+    if (!matching.Place(set)) return false;
+  }
+  return true;
+}
+
+std::string TopologyText(const std::vector<HostFacts>& hosts) {
+  std::string text = absl::StrCat(kFirstLine, "ranks ", hosts.size(), "\n");
+  for (const HostFacts& facts : hosts) text += HostFactsText(facts);
+  return text;
+}
+
+absl::StatusOr<std::vector<HostFacts>> ParseTopology(std::string_view text) {
+  std::string_view rest = text;
+  if (TakeLines(rest, 1) !=
+      std::string_view(kFirstLine.data(), kFirstLine.size())) {
+    return absl::InvalidArgumentError(
+        "topology: the first line isn't \"trnccl-topology 1\"; dump it with "
+        "this version");
+  }
+  const std::string_view ranks_line = TakeLines(rest, 1);
+  std::vector<HostFacts> hosts;
+  while (!rest.empty()) {
+    absl::StatusOr<HostFacts> facts =
+        ParseHostFacts(TakeLines(rest, kHostFactsLines));
+    if (!facts.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "topology: rank ", hosts.size(), ": ", facts.status().message()));
+    }
+    hosts.push_back(*std::move(facts));
+  }
+  if (hosts.empty() ||
+      ranks_line != absl::StrCat("ranks ", hosts.size(), "\n")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("topology: the second line isn't \"ranks ", hosts.size(),
+                     "\", and so many ranks follow; is the text cut short?"));
+  }
+  return hosts;
+}
+
+absl::StatusOr<std::vector<HostFacts>> ReadTopologyFile(
+    const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) {
+    return absl::NotFoundError(
+        absl::StrCat("can't read ", path, ": ", std::strerror(errno)));
+  }
+  absl::StatusOr<std::vector<HostFacts>> hosts = ParseTopology(text);
+  if (!hosts.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", hosts.status().message()));
+  }
+  return hosts;
+}
+
+std::string TopologyJson(const Topology& topology) {
+  std::vector<std::string> nodes;
+  for (const std::vector<int>& ranks : topology.grid.nodes) {
+    nodes.push_back(absl::StrCat(
+        "{\"ranks\": [", absl::StrJoin(ranks, ", "), "], \"own_core\": ",
+        NodeHasOwnCpus(topology.hosts, ranks) ? "true" : "false", "}"));
+  }
+  std::vector<std::string> ranks;
+  for (const HostFacts& facts : topology.hosts) {
+    ranks.push_back(absl::StrCat(
+        "{\"rank\": ", ranks.size(), ", \"host_id\": ", JsonText(facts.host_id),
+        ", \"hostname\": ", JsonText(facts.hostname), ", \"pid\": ", facts.pid,
+        ", \"cpus\": \"", CpuSetText(facts.cpus), "\", \"cores\": \"",
+        CpuSetsText(facts.cores), "\", \"l3_groups\": \"",
+        CpuSetsText(facts.l3_groups), "\"}"));
+  }
+  return absl::StrCat("{\"version\": 1,\n \"nodes\": [\n  ",
+                      absl::StrJoin(nodes, ",\n  "), "],\n \"ranks\": [\n  ",
+                      absl::StrJoin(ranks, ",\n  "), "]}\n");
+}
+
+}  // namespace trnccl
