@@ -11,7 +11,8 @@
 // lane, transfer by transfer in the order of the answers, by reference where
 // the memory is registered.
 //
-// Not here: waiting, deadlines, requests (ccl/communicator).
+// Not here: waiting, deadlines, requests (ccl/communicator), and the
+// transports' Progress(), which the owner calls.
 //
 // Thread rule: thread-compatible; owned with its communicator.
 //
@@ -20,56 +21,27 @@
 //   while (!receive.done) point_to_point.Advance();
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ccl/base/membership.h"
-#include "ccl/base/types.h"
+#include "ccl/point_to_point/transfer.h"
 #include "ccl/route.h"
-#include "transports/transport.h"
 
 namespace trnccl {
-
-inline constexpr int kAnySource = -1;
-inline constexpr int64_t kAnyTag = -1;
-
-// One send or receive. The caller keeps it until it's done.
-struct Transfer {
-  enum Direction : uint8_t { kSend, kReceive };
-
-  Direction direction = kSend;
-  DataType type = DataType::kUint8;
-  int peer = 0;  // kAnySource for receives
-  int64_t tag = 0;
-  std::byte* buffer = nullptr;  // only read by a send
-  size_t bytes = 0;             // a receive's capacity
-  const Region* region =
-      nullptr;  // registered memory that holds a send's buffer
-
-  // Results, once `done`.
-  bool done = false;
-  absl::Status status;
-  int source = 0;
-  int64_t received_tag = 0;
-  size_t received_bytes = 0;
-
-  uint32_t id = 0;  // the engine's own
-  size_t moved_bytes = 0;
-};
 
 class PointToPoint {
  public:
   struct Options {
     Membership membership;
-    const Routes* routes = nullptr;  // outlives this
+    const Routes* routes = nullptr;  // connected; outlives this
     int control_lane = 0;
     int data_lane = 1;
-    uint32_t cookie = 0;  // rides in every envelope; others are refused
+    uint32_t cookie = 0;    // rides in every envelope; others are refused
+    uint32_t first_id = 0;  // of offers, for tests of their wrap
   };
   explicit PointToPoint(const Options& options);
   ~PointToPoint();
