@@ -48,6 +48,14 @@ def comments(text):
             yield text.count("\n", 0, match.start()) + 1, match.group(0)[2:]
 
 
+def includes(text):
+    """Yields (line, header) of every #include."""
+    code = blank(text, keep_strings=True)
+    for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]',
+                             code, re.MULTILINE):
+        yield code.count("\n", 0, match.start()) + 1, match.group(1)
+
+
 def _without_preprocessor(code):
     return re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda m: _spaces(m.group(0)),
                   code, flags=re.MULTILINE)

@@ -138,14 +138,6 @@ def _named(target, package):
         "//%s:__pkg__" % package in target.visibility
 
 
-def include_edges(path, text):
-    """(line, header) of every #include of a file."""
-    code = cpp_text.blank(text, keep_strings=True)
-    for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]',
-                             code, re.MULTILINE):
-        yield code.count("\n", 0, match.start()) + 1, match.group(1)
-
-
 def check(texts, targets):
     """All forbidden edges of a tree, as 'where: why'."""
     by_label = {"//%s:%s" % (t.package, t.name): t for t in targets}
@@ -156,7 +148,7 @@ def check(texts, targets):
             continue
         owner = owners.get(path)
         package = path.rpartition("/")[0]
-        for line, used in include_edges(path, text):
+        for line, used in cpp_text.includes(text):
             why = refusal(path, used, owner is not None and owner.testonly)
             if why and not _named(owners.get(used), package):
                 found.append("%s:%d: includes %s: %s" % (path, line, used,

@@ -6,6 +6,7 @@
 import unittest
 
 import build_files
+import cpp_text
 import junit
 import layering
 
@@ -110,7 +111,7 @@ class Edges(unittest.TestCase):
     def test_includes_are_found_and_comments_are_not(self):
         text = ('#include <rdma/fabric.h>\n// #include "mpi.h"\n'
                 '  #  include "ccl/a.h"\n/*\n#include "b.h"\n*/\n')
-        self.assertEqual(list(layering.include_edges("x.cc", text)),
+        self.assertEqual(list(cpp_text.includes(text)),
                          [(1, "rdma/fabric.h"), (3, "ccl/a.h")])
 
 
