@@ -86,10 +86,11 @@ class _Names(dict):
 
     def __init__(self, package):
         super().__init__(
-            glob=package.glob,
+            glob=package.glob, dict=dict, len=len, list=list, range=range,
+            str=str, load=lambda *_, **__: None,
             select=lambda branches: sum(
-                (list(b or []) for b in branches.values()), []),
-            load=lambda *_, **__: None)
+                (list(b or []) for b in branches.values()), []))
+        self["__builtins__"] = {}
         self.package = package
 
     def __missing__(self, name):
@@ -112,12 +113,7 @@ def absolute(label, package):
 def parse(package, text, siblings=()):
     """The targets of one BUILD text."""
     noted = _Package(package, siblings)
-    # Two mappings: module-level names are looked up in the second, which knows
-    # them all. `builtins` holds what Python and BUILD files share.
-    builtins = {"__builtins__": {"True": True, "False": False, "None": None,
-                                 "len": len, "range": range, "str": str,
-                                 "list": list, "dict": dict}}
-    exec(compile(text, package + "/BUILD", "exec"), builtins, _Names(noted))
+    exec(compile(text, package + "/BUILD", "exec"), _Names(noted))
     return noted.targets
 
 

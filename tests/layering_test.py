@@ -30,6 +30,7 @@ FORBIDDEN = [
     ("transports/shm/shm_transport.cc", "transports/inproc/inproc.h"),
     ("transports/fabric/endpoint.h", "transports/shm/arena.h"),
     ("transports/transport.h", "transports/shm/arena.h"),
+    ("transports/conformance/conformance.cc", "transports/shm/arena.h"),
     # Only transport_set names concrete transports.
     ("ccl/communicator.cc", "transports/shm/shm_transport.h"),
     ("ccl/executor/executor.cc", "transports/inproc/inproc.h"),
@@ -61,6 +62,8 @@ ALLOWED = [
     ("algorithms/ring.cc", "ccl/base/types.h"),
     ("transports/shm/shm_transport.cc", "transports/transport.h"),
     ("transports/shm/shm_transport.cc", "transports/shm/arena.h"),
+    ("transports/shm/conformance_test.cc",
+     "transports/conformance/conformance.h"),
     ("transports/fabric/endpoint.cc", "rdma/fabric.h"),
     ("transports/neuron/device.cc", "nrt/nrt.h"),
     ("ccl/transport_set.cc", "transports/shm/shm_transport.h"),
@@ -163,6 +166,16 @@ class Files(unittest.TestCase):
         self.assertEqual(len(self.check({
             "ccl/BUILD": tuner, "bindings/mpi/BUILD": plan % "bench",
             "bindings/mpi/plan.cc": include})), 2)
+
+    def test_build_files_are_read_through_loops_and_macros(self):
+        text = ('load("//x:y.bzl", "macro")\n'
+                '[cc_library(name = n, deps = %s) for n in ["a", "b"]]\n'
+                'macro(name = "c", deps = %s)\n')
+        deps = '["//transports/shm"]'
+        choice = 'select({"x": %s, "//conditions:default": []})' % deps
+        for d in (deps, choice):
+            found = self.check({"algorithms/BUILD": text % (d, d)})
+            self.assertEqual(len(found), 3, found)
 
     def test_only_test_targets_get_what_tests_may_use(self):
         include = '#include "gtest/gtest.h"\n'
