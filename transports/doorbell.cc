@@ -3,13 +3,18 @@
 #include "transports/doorbell.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
+#include <vector>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "transports/system_error.h"
 
 namespace trnccl {
@@ -30,7 +35,9 @@ Doorbell::~Doorbell() {
 }
 
 std::string Doorbell::address() const {
-  return absl::StrCat("/proc/", getpid(), "/fd/", write_fd_);
+  struct stat status = {};
+  fstat(write_fd_, &status);
+  return absl::StrCat(getpid(), ":", write_fd_, ":", status.st_ino);
 }
 
 void Doorbell::Drain() {
@@ -41,10 +48,24 @@ void Doorbell::Drain() {
 
 absl::StatusOr<std::unique_ptr<Ringer>> Ringer::Open(
     const std::string& address) {
+  const std::vector<std::string> words = absl::StrSplit(address, ':');
+  uint64_t inode = 0;
+  if (words.size() != 3 || !absl::SimpleAtoi(words[2], &inode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\" isn't the address of a doorbell"));
+  }
+  const std::string path = absl::StrCat("/proc/", words[0], "/fd/", words[1]);
   // For reading as well, so that ringing at a dead process raises no SIGPIPE.
-  const int fd = open(address.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0)
-    return SystemError(errno, absl::StrCat("opening doorbell ", address));
+  const int fd = open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) {
+    return SystemError(errno, absl::StrCat("opening doorbell ", path));
+  }
+  struct stat status = {};
+  if (fstat(fd, &status) != 0 || status.st_ino != inode) {
+    close(fd);
+    return absl::NotFoundError(
+        absl::StrCat("doorbell ", path, " is gone, another file is there"));
+  }
   return absl::WrapUnique(new Ringer(fd));
 }
 

@@ -194,12 +194,14 @@ absl::StatusOr<SharedMapping> MapShared(const SharedReference& reference,
   if (fd < 0) return SystemError(errno, absl::StrCat("opening ", path));
   const FileCloser closer(fd);
   struct stat status = {};
-  const bool same = fstat(fd, &status) == 0 &&
-                    status.st_ino == reference.inode &&
-                    static_cast<uint64_t>(status.st_size) == reference.bytes &&
-                    reference.bytes > 0;
   const int seals = fcntl(fd, F_GET_SEALS);
-  if (!same || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+  const bool same =
+      fstat(fd, &status) == 0 && seals >= 0 && status.st_ino == reference.inode;
+  if (same && (seals & F_SEAL_SHRINK) == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("shared memory ", path, " has no size yet"));
+  }
+  if (!same || static_cast<uint64_t>(status.st_size) != reference.bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("shared memory ", path, " isn't what it should be"));
   }

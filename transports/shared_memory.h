@@ -63,7 +63,7 @@ enum class SharedAccess { kRead, kReadWrite };
 
 // Maps a peer's memory, or finds it mapped. The reference is checked against
 // what its descriptor is: InvalidArgument, NotFound or PermissionDenied if it
-// isn't that memory (any more).
+// isn't that memory (any more), FailedPrecondition if it has no size yet.
 absl::StatusOr<SharedMapping> MapShared(const SharedReference& reference,
                                         SharedAccess access);
 

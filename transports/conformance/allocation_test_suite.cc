@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// No message allocates, once each kind has been seen.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "gtest/gtest.h"
+#include "transports/conformance/conformance.h"
+
+namespace {
+
+std::atomic<size_t> allocations = 0;
+
+}  // namespace
+
+// Replaces the standard's for this binary; array forms end here too.
+void* operator new(size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace trnccl {
+namespace {
+
+TEST_P(Conformance, MessagesDoNotAllocate) {
+  Team team(GetParam(), {.ranks = 3});
+  const Traits& traits = team[0].traits();
+  SubjectMemory memory(GetParam(), traits.slice_bytes);
+  auto region = team[0].Register(memory.data(), memory.bytes());
+  ASSERT_TRUE(region.ok()) << region.status();
+  const LinkId links[] = {team.With(0, 1), team.With(0, 2)};
+  const auto round = [&](size_t bytes) {
+    bool good = team[0].Reserve(links, bytes) != nullptr &&
+                team[0].Send(links, {.bytes = bytes});
+    for (int peer = 1; peer < 3; ++peer) {
+      good &= team[peer].Peek(team.With(peer, 0)) != nullptr;
+      team[peer].Release(team.With(peer, 0));
+    }
+    good &= team[0].Send(links, {.bytes = bytes, .region = region->get()});
+    for (int peer = 1; peer < 3; ++peer) {
+      good &= team[peer].Peek(team.With(peer, 0)) != nullptr;
+      team[peer].Release(team.With(peer, 0));
+    }
+    for (int rank = 0; rank < 3; ++rank) good &= team[rank].Progress().ok();
+    return good && team[0].Pending(links[0]) == 0;
+  };
+  const size_t sizes[] = {0, 8, traits.inline_bytes, traits.slice_bytes};
+  for (const size_t bytes : sizes) ASSERT_TRUE(round(bytes));
+  const size_t before = allocations;
+  bool good = true;
+  for (int i = 0; i < 1000; ++i) {
+    for (const size_t bytes : sizes) good &= round(bytes);
+  }
+  EXPECT_EQ(allocations, before);
+  EXPECT_TRUE(good);
+}
+
+}  // namespace
+}  // namespace trnccl
