@@ -2,6 +2,7 @@
 // Copyright (c) The trnccl Authors
 #include "ccl/bootstrap/bootstrap.h"
 
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -79,7 +80,8 @@ absl::StatusOr<std::vector<std::string>> Bootstrap::Exchange(
   blobs.of_rank[rank] = std::string(mine);
   blobs.has[rank] = true;
   blobs.bytes = mine.size();
-  status_ = GatherUp(call, deadline, &blobs);
+  status_ = Blame(Patience{Deadline::Never(), abort_}.Check(), "");
+  if (status_.ok()) status_ = GatherUp(call, deadline, &blobs);
   if (status_.ok()) status_ = BroadcastDown(call, deadline, &blobs);
   if (!status_.ok()) {
     tree_.Fail(status_);
@@ -115,7 +117,8 @@ absl::Status Bootstrap::GatherUp(Call call, Deadline deadline, Blobs* blobs) {
 
 absl::Status Bootstrap::BroadcastDown(Call call, Deadline deadline,
                                       Blobs* blobs) {
-  const int levels = 2 * LevelsBelow(0, me_.ranks);
+  const int depth = std::bit_width(static_cast<unsigned>(tree_.index) + 1) - 1;
+  const int levels = LevelsBelow(0, me_.ranks) + depth;
   const Patience patience{Later(deadline, levels * kGraceMsPerLevel), abort_};
   if (tree_.index > 0) {
     const absl::StatusOr<Tree::Incoming> incoming = tree_.Next(patience);

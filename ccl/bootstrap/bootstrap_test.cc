@@ -14,8 +14,7 @@
 namespace trnccl {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::AnyOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 const InterfaceChoice kLoopback = {"lo", SocketFamily::kIpv4};
@@ -71,16 +70,90 @@ TEST_P(BootstrapOfSize, EveryRankGetsEveryBlob) {
     ExchangeAll(**bootstrap, 3);
     EXPECT_TRUE((*bootstrap)->Barrier(Deadline::After(60'000)).ok());
     const int root = ranks / 2;
-    EXPECT_EQ((*bootstrap)
-                  ->Broadcast(root, absl::StrCat("from ", rank),
-                              Deadline::After(60'000))
-                  .value(),
-              absl::StrCat("from ", root));
+    const auto blob = (*bootstrap)
+                          ->Broadcast(root, absl::StrCat("from ", rank),
+                                      Deadline::After(60'000));
+    ASSERT_TRUE(blob.ok()) << blob.status();
+    EXPECT_EQ(*blob, absl::StrCat("from ", root));
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, BootstrapOfSize,
                          ::testing::Values(1, 2, 3, 8, 33, 100));
+
+TEST(Bootstrap, KeepsAtMostThreeSocketsARank) {
+  const UniqueId id = NewId();
+  OnThreads(8, [&](int rank) {
+    auto bootstrap = Bootstrap::Connect(id, {rank, 8}, Options());
+    ASSERT_TRUE(bootstrap.ok()) << bootstrap.status();
+    EXPECT_LE((*bootstrap)->children().size(), 2u);
+    for (const TreeLink& child : (*bootstrap)->children()) {
+      EXPECT_TRUE(child.socket.is_open());
+    }
+    ASSERT_TRUE((*bootstrap)->Barrier(Deadline::After(60'000)).ok());
+  });
+}
+
+TEST(Bootstrap, BigBlobsArriveWhole) {
+  const UniqueId id = NewId();
+  OnThreads(3, [&](int rank) {
+    auto bootstrap = Bootstrap::Connect(id, {rank, 3}, Options());
+    ASSERT_TRUE(bootstrap.ok()) << bootstrap.status();
+    const std::string mine(size_t{5} << 20, static_cast<char>('a' + rank));
+    const auto all = (*bootstrap)->AllGather(mine, Deadline::After(60'000));
+    ASSERT_TRUE(all.ok()) << all.status();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE((*all)[static_cast<size_t>(i)] ==
+                  std::string(mine.size(), static_cast<char>('a' + i)));
+    }
+  });
+}
+
+TEST(Bootstrap, WorksOverIpv6) {
+  const UniqueId id = CreateUniqueId({"lo", SocketFamily::kIpv6}).value();
+  EXPECT_THAT(id.ToString(), HasSubstr("[::1]:"));
+  OnThreads(4, [&](int rank) {
+    auto bootstrap = Bootstrap::Connect(id, {rank, 4}, Options());
+    ASSERT_TRUE(bootstrap.ok()) << bootstrap.status();
+    ExchangeAll(**bootstrap, 1);
+  });
+}
+
+TEST(Bootstrap, SeveralAtOnceDoNotMix) {
+  const std::vector<UniqueId> ids = {NewId(), NewId()};
+  OnThreads(8, [&](int thread) {
+    const UniqueId& id = ids[static_cast<size_t>(thread % 2)];
+    auto bootstrap = Bootstrap::Connect(id, {thread / 2, 4}, Options());
+    ASSERT_TRUE(bootstrap.ok()) << bootstrap.status();
+    const auto all =
+        (*bootstrap)
+            ->AllGather(absl::StrCat(thread % 2), Deadline::After(60'000));
+    ASSERT_TRUE(all.ok()) << all.status();
+    EXPECT_THAT(*all, Each(absl::StrCat(thread % 2)));
+  });
+}
+
+int OpenDescriptors() {
+  DIR* folder = opendir("/proc/self/fd");
+  int count = 0;
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+TEST(Bootstrap, FiftyTimesInOneProcessLeavesNothing) {
+  int before = 0;
+  for (int round = 0; round < 51; ++round) {
+    const UniqueId id = NewId();
+    OnThreads(3, [&](int rank) {
+      auto bootstrap = Bootstrap::Connect(id, {rank, 3}, Options());
+      ASSERT_TRUE(bootstrap.ok()) << bootstrap.status();
+      EXPECT_TRUE((*bootstrap)->Barrier(Deadline::After(60'000)).ok());
+    });
+    if (round == 0) before = OpenDescriptors();
+  }
+  EXPECT_EQ(OpenDescriptors(), before);
+}
 
 }  // namespace
 }  // namespace trnccl

@@ -165,22 +165,22 @@ absl::Status Rendezvous::EnterAsMember() {
 }
 
 absl::Status Rendezvous::LinkToParent(const JoinReply& reply) {
-  ASSIGN_OR_RETURN(const auto addresses,
-                   WithScopes(reply.parent_addresses, options_.interfaces));
   tree_.index = reply.index;
   tree_.parent.rank = reply.parent_rank;
-  absl::StatusOr<Socket> parent =
-      Visit(addresses, id_.secret, options_.patience);
-  if (!parent.ok()) {
-    return absl::Status(
-        parent.status().code(),
-        absl::StrCat("rank ", me_.rank, " cannot reach rank ",
-                     reply.parent_rank, ": ", parent.status().message()));
-  }
-  tree_.parent.socket = *std::move(parent);
-  return SendFrame(tree_.parent.socket,
-                   SerializeHello(LinkHello{reply.index, me_.rank}),
-                   options_.patience);
+  const auto link = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const auto addresses,
+                     WithScopes(reply.parent_addresses, options_.interfaces));
+    ASSIGN_OR_RETURN(tree_.parent.socket,
+                     Visit(addresses, id_.secret, options_.patience));
+    return SendFrame(tree_.parent.socket,
+                     SerializeHello(LinkHello{reply.index, me_.rank}),
+                     options_.patience);
+  };
+  const absl::Status linked = link();
+  if (linked.ok()) return linked;
+  return absl::Status(linked.code(),
+                      absl::StrCat("rank ", me_.rank, " cannot reach rank ",
+                                   reply.parent_rank, ": ", linked.message()));
 }
 
 // A rank without a place in the tree can tell the root only by a visit. Its own
@@ -274,7 +274,10 @@ void Rendezvous::HandleFrameOf(int child) {
 void Rendezvous::HandleParentFrame(const TreeFrame& frame) {
   verdict_ = frame.kind == TreeFrame::Kind::kDown ? ParseVerdict(frame)
                                                   : Verdict{StatusOf(frame), 0};
-  if (!verdict_->status.ok()) linger_ = Deadline::After(kLastWordMs);
+  if (verdict_->status.ok()) return;
+  // The last word: the parent's end that follows says nothing more.
+  tree_.parent.socket.Close();
+  linger_ = Deadline::After(kLastWordMs);
 }
 
 bool Rendezvous::ChildrenLinked() const {

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// What goes wrong while ranks meet or exchange: who hears of it, and what.
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "ccl/bootstrap/acceptor.h"
+#include "ccl/bootstrap/bootstrap.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace trnccl {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const InterfaceChoice kLoopback = {"lo", SocketFamily::kIpv4};
+
+BootstrapOptions Options(int timeout_ms = 60'000) {
+  BootstrapOptions options;
+  options.patience.deadline = Deadline::After(timeout_ms);
+  options.host = "here";
+  options.agreement = "version=1\nTRNCCL_LANES=2\n";
+  return options;
+}
+
+UniqueId NewId() {
+  absl::StatusOr<UniqueId> id = CreateUniqueId(kLoopback);
+  EXPECT_TRUE(id.ok()) << id.status();
+  return *std::move(id);
+}
+
+// Runs `body` for every process of a job, a thread each; returns their errors.
+std::vector<std::string> Errors(
+    int processes, const std::function<absl::Status(int process)>& body) {
+  std::vector<std::string> errors(static_cast<size_t>(processes));
+  std::vector<std::thread> threads;
+  for (int process = 0; process < processes; ++process) {
+    threads.emplace_back([&, process] {
+      const absl::Status status = body(process);
+      errors[static_cast<size_t>(process)] = status.ToString();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+std::vector<std::string> ErrorsOfJoining(
+    const std::vector<Membership>& members,
+    const std::function<BootstrapOptions(int process)>& options) {
+  const UniqueId id = NewId();
+  return Errors(static_cast<int>(members.size()), [&](int process) {
+    return Bootstrap::Connect(id, members[static_cast<size_t>(process)],
+                              options(process))
+        .status();
+  });
+}
+
+// Seven ranks that have met; `body` is theirs.
+std::vector<std::string> ErrorsOfSeven(
+    const std::function<absl::Status(Bootstrap& bootstrap,
+                                     std::atomic<bool>& abort)>& body) {
+  const UniqueId id = NewId();
+  return Errors(7, [&](int rank) -> absl::Status {
+    std::atomic<bool> abort = false;
+    BootstrapOptions options = Options();
+    options.patience.abort = &abort;
+    auto bootstrap = Bootstrap::Connect(id, {rank, 7}, options);
+    if (!bootstrap.ok()) return bootstrap.status();
+    return body(**bootstrap, abort);
+  });
+}
+
+TEST(Bootstrap, MissingRanksAreListedOnEveryRank) {
+  const auto errors = ErrorsOfJoining({{0, 6}, {4, 6}, {1, 6}, {3, 6}},
+                                      [](int) { return Options(2'000); });
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("DEADLINE_EXCEEDED"),
+                                 HasSubstr("4 of 6 ranks came"),
+                                 HasSubstr("missing: ranks 2, 5"))));
+}
+
+TEST(Bootstrap, ImpatienceOfOneRankStillTellsAllWhoIsMissing) {
+  const auto errors = ErrorsOfJoining({{0, 3}, {1, 3}}, [](int process) {
+    return Options(process == 0 ? 60'000 : 2'000);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("missing: rank 2")));
+}
+
+TEST(Bootstrap, DuplicateRankIsNamedOnEveryRank) {
+  const auto errors = ErrorsOfJoining({{0, 5}, {1, 5}, {3, 5}, {3, 5}, {4, 5}},
+                                      [](int) { return Options(); });
+  EXPECT_THAT(errors, Each(HasSubstr("rank 3 came twice")));
+}
+
+TEST(Bootstrap, RankOutOfRangeIsNamedOnEveryRank) {
+  const auto errors =
+      ErrorsOfJoining({{0, 3}, {1, 3}, {3, 3}}, [](int) { return Options(); });
+  EXPECT_THAT(errors,
+              Each(AllOf(HasSubstr("rank 3"), HasSubstr("out of range"))));
+}
+
+TEST(Bootstrap, DifferentNumbersOfRanksAreNamedOnEveryRank) {
+  const auto errors = ErrorsOfJoining({{0, 4}, {1, 4}, {2, 4}, {3, 3}},
+                                      [](int) { return Options(); });
+  EXPECT_THAT(errors,
+              Each(AllOf(HasSubstr("number of ranks"), HasSubstr("has 4"),
+                         HasSubstr("rank 3"), HasSubstr("has 3"))));
+}
+
+TEST(Bootstrap, DifferentVersionOrSettingIsNamedOnEveryRankWithBothValues) {
+  for (const char* agreement :
+       {"version=2\nTRNCCL_LANES=2\n", "version=1\nTRNCCL_LANES=4\n"}) {
+    const auto errors = ErrorsOfJoining(
+        {{0, 5}, {1, 5}, {2, 5}, {3, 5}, {4, 5}}, [&](int process) {
+          BootstrapOptions options = Options();
+          if (process == 2) options.agreement = agreement;
+          return options;
+        });
+    const bool lanes = agreement[8] == '1';
+    EXPECT_THAT(errors,
+                Each(AllOf(HasSubstr("rank 2 (on here) has "),
+                           HasSubstr(lanes ? "LANES=2" : "version=1"),
+                           HasSubstr(lanes ? "LANES=4" : "version=2"))));
+  }
+}
+
+TEST(Bootstrap, StrangersAndGarbageDoNotDisturbTheJob) {
+  const UniqueId id = NewId();
+  std::atomic<bool> stop = false;
+  std::thread stranger([&] {
+    UniqueId other = id;
+    other.secret[0] ^= 1;
+    std::vector<Socket> silent;
+    while (!stop) {
+      const Patience patience{Deadline::After(200), &stop};
+      auto socket = Connect(id.addresses[0], patience);
+      if (!socket.ok()) break;
+      SendAll(*socket, std::string(100, '\xee'), patience).IgnoreError();
+      if (silent.size() < 20) silent.push_back(*std::move(socket));
+      Visit(id.addresses, other.secret, patience).status().IgnoreError();
+    }
+  });
+  const auto errors = Errors(8, [&](int rank) -> absl::Status {
+    auto bootstrap = Bootstrap::Connect(id, {rank, 8}, Options());
+    if (!bootstrap.ok()) return bootstrap.status();
+    return (*bootstrap)->Barrier(Deadline::After(60'000));
+  });
+  stop = true;
+  stranger.join();
+  EXPECT_THAT(errors, Each("OK"));
+}
+
+TEST(Bootstrap, NoServerIsAnErrorWithTheAddressesTried) {
+  const UniqueId id = NewId();
+  TakeListeners(id).clear();
+  const absl::Status status =
+      Bootstrap::Connect(id, {1, 2}, Options()).status();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 1 of 2"), HasSubstr("no server at"),
+                    HasSubstr(id.addresses[0].ToString())));
+}
+
+TEST(Bootstrap, RootThatNeverComesIsAnErrorAtTheDeadline) {
+  const UniqueId id = NewId();
+  const std::vector<Socket> listeners = TakeListeners(id);
+  const absl::Status status =
+      Bootstrap::Connect(id, {1, 2}, Options(100)).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(id.addresses[0].ToString()));
+}
+
+TEST(Bootstrap, AbortEndsJoiningOnEveryRank) {
+  std::atomic<bool> abort = false;
+  std::thread aborter([&] { abort = true; });
+  const auto errors = ErrorsOfJoining({{0, 3}, {1, 3}}, [&](int process) {
+    BootstrapOptions options = Options();
+    if (process == 1) options.patience.abort = &abort;
+    options.grace_ms = 100;
+    if (process == 0) options.patience.deadline = Deadline::After(1'000);
+    return options;
+  });
+  aborter.join();
+  EXPECT_THAT(errors[1], HasSubstr("ABORTED"));
+  EXPECT_THAT(errors[0], Not(HasSubstr("OK")));
+}
+
+TEST(Bootstrap, RankThatEndsIsNamedOnEveryOtherRank) {
+  const auto errors = ErrorsOfSeven(
+      [](Bootstrap& bootstrap, std::atomic<bool>&) -> absl::Status {
+        if (bootstrap.membership().rank == 5) {
+          return absl::UnavailableError("lost rank 5");
+        }
+        return bootstrap.Barrier(Deadline::After(60'000));
+      });
+  EXPECT_THAT(errors, Each(HasSubstr("lost rank 5")));
+}
+
+TEST(Bootstrap, RankThatNeverCallsIsNamedOnEveryOtherRank) {
+  std::atomic<int> gone = 0;
+  const auto errors = ErrorsOfSeven(
+      [&gone](Bootstrap& bootstrap, std::atomic<bool>&) -> absl::Status {
+        if (bootstrap.membership().rank != 5) {
+          const absl::Status status = bootstrap.Barrier(Deadline::After(500));
+          ++gone;
+          return status;
+        }
+        while (gone < 6) std::this_thread::yield();
+        return absl::DeadlineExceededError("waiting for rank 5");
+      });
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("DEADLINE_EXCEEDED"),
+                                 HasSubstr("waiting for rank 5"))));
+}
+
+TEST(Bootstrap, AbortOfOneRankIsNamedOnEveryRank) {
+  const auto errors = ErrorsOfSeven(
+      [](Bootstrap& bootstrap, std::atomic<bool>& abort) -> absl::Status {
+        abort = bootstrap.membership().rank == 4;
+        return bootstrap.Barrier(Deadline::After(60'000));
+      });
+  EXPECT_THAT(errors, Each(HasSubstr("rank 4 was aborted")));
+}
+
+TEST(Bootstrap, DifferentCallsAreAnErrorOnEveryRank) {
+  const auto errors = ErrorsOfSeven(
+      [](Bootstrap& bootstrap, std::atomic<bool>&) -> absl::Status {
+        if (bootstrap.membership().rank == 3) {
+          return bootstrap.AllGather("x", Deadline::After(60'000)).status();
+        }
+        return bootstrap.Barrier(Deadline::After(60'000));
+      });
+  EXPECT_THAT(errors,
+              Each(AllOf(HasSubstr("different calls"), HasSubstr("barrier"),
+                         HasSubstr("all-gather"))));
+}
+
+TEST(Bootstrap, ErrorIsFinal) {
+  const auto errors = ErrorsOfSeven(
+      [](Bootstrap& bootstrap, std::atomic<bool>& abort) -> absl::Status {
+        abort = bootstrap.membership().rank == 4;
+        const absl::Status first = bootstrap.Barrier(Deadline::After(60'000));
+        EXPECT_FALSE(bootstrap.parent().socket.is_open());
+        const absl::Status second = bootstrap.Barrier(Deadline::After(60'000));
+        EXPECT_EQ(first, second);
+        return second;
+      });
+  EXPECT_THAT(errors, Each(HasSubstr("rank 4 was aborted")));
+}
+
+}  // namespace
+}  // namespace trnccl
