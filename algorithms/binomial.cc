@@ -87,10 +87,9 @@ Program Reduce(const Shape& shape) {
   const Node node = NodeOf(shape);
   StepBuilder step = Add(program.lanes[0], {.first = 0}).TakeInput();
   for (const Child& child : node.children) {
-    step.Take(Operand::From(child.rank),
-              {.contributions = child.size, .ranks = shape.ranks});
+    step.Take(Operand::From(child.rank), Held::Of(shape, child.size));
   }
-  step.Holds({.contributions = node.size, .ranks = shape.ranks});
+  step.Holds(Held::Of(shape, node.size));
   if (shape.rank == shape.root) {
     step.Store(Buffer::kOutput);
   } else {

@@ -26,11 +26,9 @@ constexpr Span kBlock = {.first = 0};
 StepBuilder AddRankOrderFold(Lane& lane, const Shape& shape) {
   StepBuilder fold = Add(lane, kBlock);
   if (shape.rank > 0) {
-    fold.Take(Operand::From(shape.rank - 1),
-              {.contributions = shape.rank, .ranks = shape.ranks});
+    fold.Take(Operand::From(shape.rank - 1), Held::Of(shape, shape.rank));
   }
-  return fold.TakeInput().Holds(
-      {.contributions = shape.rank + 1, .ranks = shape.ranks});
+  return fold.TakeInput().Holds(Held::Of(shape, shape.rank + 1));
 }
 
 }  // namespace
@@ -52,9 +50,9 @@ Program Reduce(const Shape& shape) {
   StepBuilder step = Add(program.lanes[0], kBlock).TakeInput();
   if (behind > 0) {
     step.Take(Operand::From(RankAt(shape, shape.rank + 1)),
-              {.contributions = behind, .ranks = shape.ranks});
+              Held::Of(shape, behind));
   }
-  step.Holds({.contributions = behind + 1, .ranks = shape.ranks});
+  step.Holds(Held::Of(shape, behind + 1));
   if (shape.rank == shape.root) {
     step.Store(Buffer::kOutput);
   } else {

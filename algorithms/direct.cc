@@ -29,8 +29,7 @@ void AddFoldOfAll(Lane& lane, const Shape& shape, int64_t chunk) {
     fold.Take(rank == shape.rank ? Operand::Of(Buffer::kInput)
                                  : Operand::From(rank));
   }
-  fold.Holds({.contributions = shape.ranks, .ranks = shape.ranks})
-      .Store(Buffer::kOutput);
+  fold.Holds(Held::All(shape)).Store(Buffer::kOutput);
 }
 
 // Sends to each other rank the input chunk of its number.

@@ -53,18 +53,14 @@ Place PlaceAt(Workspace workspace, int distance) {
 
 // The halving part: ends with the rank's own chunk complete in the output.
 void AddHalving(Lane& lane, const Shape& shape, Workspace workspace) {
-  const Held all{.contributions = shape.ranks, .ranks = shape.ranks};
-  const Held some{.contributions = 2, .ranks = shape.ranks};
-  if (shape.ranks == 1) {
-    Add(lane, {.first = 0}).TakeInput().Holds(all).Store(Buffer::kOutput);
-  }
+  if (shape.ranks == 1) AddOwnInput(lane, shape);
   for (const Round& round : Rounds(shape.ranks)) {
     const bool raw = round.held == shape.ranks;
     const auto mine_at = [&](int distance) {
       return raw ? Operand::Of(Buffer::kInput)
                  : Operand{.place = PlaceAt(workspace, distance)};
     };
-    const Held before{.contributions = raw ? 1 : 2, .ranks = shape.ranks};
+    const Held before = Held::Of(shape, raw ? 1 : 2);
     const int far = RankAt(shape, shape.rank + round.keep);
     Add(lane, {.first = far, .chunks = round.sent()})
         .Take(mine_at(round.keep), before)
@@ -75,14 +71,14 @@ void AddHalving(Lane& lane, const Shape& shape, Workspace workspace) {
             .Take(Operand::From(RankAt(shape, shape.rank - round.keep)), before)
             .Take(mine_at(0), before);
     if (round.keep == 1) {
-      fold.Holds(all).Store(Buffer::kOutput);
+      fold.Holds(Held::All(shape)).Store(Buffer::kOutput);
     } else {
-      fold.Holds(some).Store(PlaceAt(workspace, 0));
+      fold.Holds(Held::Of(shape, 2)).Store(PlaceAt(workspace, 0));
     }
     if (raw && round.keep > round.sent()) {
       Add(lane, {.first = RankAt(shape, shape.rank + round.sent())})
           .TakeInput()
-          .Holds(some)
+          .Holds(Held::Of(shape, 2))
           .Store(PlaceAt(workspace, round.sent()));
     }
   }

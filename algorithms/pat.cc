@@ -14,7 +14,8 @@
 //
 // Rounds, and what a rank sends, in blocks (B) of n ranks:
 //   all_gather      ceil(log2 n), (n - 1) B
-//   reduce_scatter  ceil(log2 n), (n - 1) B; scratch: n / 2 slots, no more than
+//   reduce_scatter  ceil(log2 n), (n - 1) B; scratch: n / 2 slots, the blocks
+//   of
 //                   the largest message
 #include "algorithms/pat.h"
 
@@ -36,17 +37,34 @@ struct Round {
   int distance = 1;
   Offsets even;  // in the order of their slots
   // The greatest even multiple, even[0], may have no sender: n cuts it off.
-  bool first_is_alone = false;
+  int64_t alone = 0;  // 1 then
+  int64_t sender_slot = 0;
+  int64_t receiver_slot = 0;
 
-  std::span<const Offsets::value_type> receivers() const {
-    return std::span(even).subspan(first_is_alone ? 1 : 0);
+  std::span<const int64_t> receivers() const {
+    return std::span(even).subspan(alone);
   }
 };
 
-// The rounds of reduce_scatter, near partners first. Slots are ordered so that
-// in every round the senders lie side by side, and the receivers do in the same
-// order: the even multiples in one piece, the odd ones in another. The greatest
-// offset always comes first, where leaving it out makes no gap.
+// Lays the values of the rounds, near partners first, into slots. The odd
+// multiples of the first round have none: they're sent from the input.
+void AssignSlots(std::vector<Round>& rounds) {
+  int64_t even_slot = 0;
+  for (Round& round : rounds) {
+    const auto odd = static_cast<int64_t>(round.receivers().size());
+    if (round.distance > 1) {
+      round.sender_slot = even_slot + (round.alone > 0 ? odd + 1 : 0);
+      even_slot += round.alone > 0 ? 0 : odd;
+    }
+    round.receiver_slot = even_slot + round.alone;
+  }
+}
+
+// The rounds of reduce_scatter, near partners first. The order of the slots is
+// such that in each round the senders lie side by side and the receivers do in
+// the same order, odd multiples before even ones. Where one is alone, and so
+// the greatest, it's the other way round: the greatest offset is always first,
+// where leaving it out makes no gap.
 std::vector<Round> Rounds(int ranks) {
   std::vector<Round> rounds;
   Offsets order = {0};
@@ -57,10 +75,11 @@ std::vector<Round> Rounds(int ranks) {
     }
     const bool alone = odd.size() < order.size();
     rounds.push_back(
-        {.distance = distance, .even = order, .first_is_alone = alone});
+        {.distance = distance, .even = order, .alone = alone ? 1 : 0});
     order.insert(alone ? order.end() : order.begin(), odd.begin(), odd.end());
   }
   std::reverse(rounds.begin(), rounds.end());
+  AssignSlots(rounds);
   return rounds;
 }
 
@@ -81,42 +100,31 @@ absl::InlinedVector<Span, 1> BlocksAt(const Shape& shape,
 Program ReduceScatter(const Shape& shape) {
   Program program = WithLanes(1);
   Lane& lane = program.lanes[0];
-  const Held all{.contributions = shape.ranks, .ranks = shape.ranks};
-  const Held some{.contributions = 2, .ranks = shape.ranks};
-  if (shape.ranks == 1) {
-    Add(lane, {.first = 0}).TakeInput().Holds(all).Store(Buffer::kOutput);
-  }
   if (shape.ranks > 2) program.scratch_slots = (shape.ranks + 1) / 2;
-  int64_t slot = 0;  // the first of the round's values
+  if (shape.ranks == 1) AddOwnInput(lane, shape);
   for (const Round& round : Rounds(shape.ranks)) {
     const bool raw = round.distance == 1;
-    const Held before{.contributions = raw ? 1 : 2, .ranks = shape.ranks};
-    const auto receivers = round.receivers();
-    const int64_t alone = round.first_is_alone ? 1 : 0;
-    const auto pairs = static_cast<int64_t>(receivers.size());
-    const int64_t senders_slot = slot + (alone > 0 ? alone + pairs : 0);
-    const int64_t even_slot = slot + (alone > 0 ? 0 : pairs);
-    const auto mine = [&](int64_t at) {
-      return raw ? Operand::Of(Buffer::kInput) : Operand::Slot(at);
+    const Held before = Held::Of(shape, raw ? 1 : 2);
+    const auto mine = [raw](int64_t slot) {
+      return raw ? Operand::Of(Buffer::kInput) : Operand::Slot(slot);
     };
-    AddSpans(lane, BlocksAt(shape, receivers, round.distance))
-        .Take(mine(senders_slot), before)
+    AddSpans(lane, BlocksAt(shape, round.receivers(), round.distance))
+        .Take(mine(round.sender_slot), before)
         .Holds(before)
         .Send(RankAt(shape, shape.rank - round.distance));
-    StepBuilder fold = AddSpans(lane, BlocksAt(shape, receivers, 0));
-    fold.Take(mine(even_slot + alone), before)
+    StepBuilder fold = AddSpans(lane, BlocksAt(shape, round.receivers(), 0));
+    fold.Take(mine(round.receiver_slot), before)
         .Take(Operand::From(RankAt(shape, shape.rank + round.distance)),
               before);
-    slot = raw ? 0 : even_slot;
     if (2 * round.distance >= shape.ranks) {
-      fold.Holds(all).Store(Buffer::kOutput);
+      fold.Holds(Held::All(shape)).Store(Buffer::kOutput);
     } else {
-      fold.Holds(some).StoreSlot(slot + alone);
+      fold.Holds(Held::Of(shape, 2)).StoreSlot(round.receiver_slot);
     }
-    if (raw && alone > 0) {
-      AddSpans(lane, BlocksAt(shape, std::span(round.even).first(1), 0))
+    if (raw && round.alone > 0) {
+      Add(lane, {.first = RankAt(shape, shape.rank - round.even[0])})
           .TakeInput()
-          .Holds(some)
+          .Holds(Held::Of(shape, 2))
           .StoreSlot(0);
     }
   }

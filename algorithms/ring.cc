@@ -29,18 +29,21 @@ struct Visit {
   int hop = 0;  // ranks that the chunk has seen before
 };
 
-// One rank's part of a ring: each chunk comes from the left and leaves to the
-// right.
-class RingBuilder {
+// One rank's ring: chunks come from the left and leave to the right.
+class Ring {
  public:
-  explicit RingBuilder(const Shape& shape)
-      : shape_(shape), program_(WithLanes(std::min(shape.ranks, 2))) {}
+  Ring(Program& program, const Shape& shape)
+      : program_(program), shape_(shape) {
+    program.lanes.resize(std::min(shape.ranks, 2));
+  }
 
   // Adds this rank's contribution to the chunk.
   StepBuilder Fold(const Visit& visit) {
     StepBuilder step = AddTo(visit);
-    if (visit.hop > 0) step.Take(Operand::From(Left()), HeldAfter(visit.hop));
-    return step.TakeInput().Holds(HeldAfter(visit.hop + 1));
+    if (visit.hop > 0) {
+      step.Take(Operand::From(Left()), Held::Of(shape_, visit.hop));
+    }
+    return step.TakeInput().Holds(Held::Of(shape_, visit.hop + 1));
   }
 
   // Stores the chunk as it is: where it sets out, or as it comes.
@@ -52,27 +55,23 @@ class RingBuilder {
   }
 
   int Right() const { return RankAt(shape_, shape_.rank + 1); }
-  Program& program() { return program_; }
 
  private:
   int Left() const { return RankAt(shape_, shape_.rank - 1); }
-  Held HeldAfter(int ranks) const {
-    return {.contributions = ranks, .ranks = shape_.ranks};
-  }
   StepBuilder AddTo(const Visit& visit) {
     return Add(program_.lanes[visit.chunk % program_.lanes.size()],
                {.first = visit.chunk});
   }
 
+  Program& program_;
   const Shape& shape_;
-  Program program_;
 };
 
 }  // namespace
 
 Program AllReduce(const Shape& shape) {
-  RingBuilder ring(shape);
-  ring.program().chunks_per_block = shape.ranks;
+  Program program{.chunks_per_block = shape.ranks};
+  Ring ring(program, shape);
   const int last = 2 * (shape.ranks - 1);
   for (int hop = 0; hop <= last; ++hop) {
     const Visit visit{.chunk = RankAt(shape, shape.rank - hop), .hop = hop};
@@ -80,30 +79,35 @@ Program AllReduce(const Shape& shape) {
     if (hop >= shape.ranks - 1) step.Store(Buffer::kOutput);
     if (hop < last) step.Send(ring.Right());
   }
-  return ring.program();
+  return program;
 }
 
 Program ReduceScatter(const Shape& shape) {
-  RingBuilder ring(shape);
+  Program program;
+  Ring ring(program, shape);
   const int last = shape.ranks - 1;
   for (int hop = 0; hop <= last; ++hop) {
     StepBuilder step =
         ring.Fold({.chunk = RankAt(shape, shape.rank - 1 - hop), .hop = hop});
-    if (hop < last) step.Send(ring.Right());
-    if (hop == last) step.Store(Buffer::kOutput);
+    if (hop < last) {
+      step.Send(ring.Right());
+    } else {
+      step.Store(Buffer::kOutput);
+    }
   }
-  return ring.program();
+  return program;
 }
 
 Program AllGather(const Shape& shape) {
-  RingBuilder ring(shape);
+  Program program;
+  Ring ring(program, shape);
   const int last = shape.ranks - 1;
   for (int hop = 0; hop <= last; ++hop) {
     StepBuilder step =
         ring.Keep({.chunk = RankAt(shape, shape.rank - hop), .hop = hop});
     if (hop < last) step.Send(ring.Right());
   }
-  return ring.program();
+  return program;
 }
 
 }  // namespace trnccl::ring

@@ -83,6 +83,13 @@ StepBuilder AddSpans(Lane& lane, absl::InlinedVector<Span, 1> spans) {
   return StepBuilder(step);
 }
 
+void AddOwnInput(Lane& lane, const Shape& shape) {
+  Add(lane, {.first = 0})
+      .TakeInput()
+      .Holds(Held::All(shape))
+      .Store(Buffer::kOutput);
+}
+
 Program WithLanes(int64_t lanes) {
   Program program;
   program.lanes.resize(static_cast<size_t>(lanes));

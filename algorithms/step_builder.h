@@ -11,7 +11,7 @@
 //   Add(lane, {.first = chunk})
 //       .Take(Operand::From(RankAt(shape, shape.rank - 1)))
 //       .TakeInput()
-//       .Holds({.contributions = 2, .ranks = shape.ranks})
+//       .Holds(Held::Of(shape, 2))
 //       .Send(RankAt(shape, shape.rank + 1));
 #pragma once
 
@@ -35,8 +35,14 @@ int CeilLog2(int ranks);
 // The greatest k with 2^k <= ranks.
 int FloorLog2(int ranks);
 
-// What a reduced value has in it.
+// What a reduced value has in it. Of a step whose chunks hold different numbers
+// of contributions, some but never all: any number between.
 struct Held {
+  static Held Of(const Shape& shape, int contributions) {
+    return {.contributions = contributions, .ranks = shape.ranks};
+  }
+  static Held All(const Shape& shape) { return Of(shape, shape.ranks); }
+
   int contributions = 1;
   int ranks = 1;
 
@@ -72,6 +78,9 @@ class StepBuilder {
 
 StepBuilder Add(Lane& lane, const Span& span);
 StepBuilder AddSpans(Lane& lane, absl::InlinedVector<Span, 1> spans);
+
+// What a reduction of one rank is: its input, complete.
+void AddOwnInput(Lane& lane, const Shape& shape);
 
 // A program with this many empty lanes.
 Program WithLanes(int64_t lanes);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
+#include "algorithms/tree.h"
+
 #include "algorithms/prove_row.h"
 #include "ccl/base/types.h"
 #include "gtest/gtest.h"
@@ -17,6 +19,19 @@ TEST(Tree, DoubleTreeSendsAtMostTwiceTheBlock) {
     EXPECT_LE(proven.most_chunks_sent, 4);  // of 2
     EXPECT_LE(proven.most_chunks_received, 4);
   });
+}
+
+TEST(Tree, NoRankHasChildrenInBothTrees) {
+  for (int n = 1; n <= 64; ++n) {
+    for (int rank = 0; rank < n; ++rank) {
+      const Program program =
+          tree::DoubleTreeAllReduce({.ranks = n, .rank = rank});
+      const auto is_leaf = [&](int lane) {
+        return program.lanes[lane].steps[0].operands.size() == 1;
+      };
+      EXPECT_TRUE(is_leaf(0) || is_leaf(1)) << n << " ranks, rank " << rank;
+    }
+  }
 }
 
 TEST(Tree, BinaryBroadcastSendsToTwoChildren) {
