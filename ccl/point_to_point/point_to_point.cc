@@ -430,11 +430,11 @@ absl::StatusOr<bool> PointToPoint::Advance() {
 }
 
 bool PointToPoint::busy() const {
-  return std::any_of(state_->peers.begin(), state_->peers.end(),
-                     [](const Peer& peer) {
-                       return !peer.outbound.empty() || !peer.sending.empty() ||
-                              !peer.still_read.empty();
-                     });
+  return std::any_of(
+      state_->peers.begin(), state_->peers.end(), [](const Peer& peer) {
+        return !peer.outbound.empty() || !peer.sending.empty() ||
+               !peer.receiving.empty() || !peer.still_read.empty();
+      });
 }
 
 void PointToPoint::FailAll(const absl::Status& status) {

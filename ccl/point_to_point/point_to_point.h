@@ -54,7 +54,8 @@ class PointToPoint {
   // message: it fails the communicator.
   absl::StatusOr<bool> Advance();
 
-  // Whether Advance() has anything to do but look for arrivals.
+  // Whether messages are on the move, so that Advance() is worth calling again
+  // at once. What waits for a first message or an answer doesn't count.
   bool busy() const;
 
   // Every unfinished transfer is done with this status.
