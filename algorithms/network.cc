@@ -2,6 +2,8 @@
 // Copyright (c) The trnccl Authors
 #include "algorithms/network.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -17,7 +19,8 @@ Network::Network(const Schedule& schedule)
       ranks_(static_cast<int>(schedule.programs.size())),
       lanes_(ranks_ == 0 ? 0
                          : static_cast<int>(schedule.programs[0].lanes.size())),
-      states_(static_cast<size_t>(ranks_) * static_cast<size_t>(lanes_)) {
+      states_(static_cast<size_t>(ranks_) * static_cast<size_t>(lanes_)),
+      links_(states_.size() * static_cast<size_t>(ranks_), kNoMessage) {
   for (size_t i = 0; i < states_.size(); ++i) ready_.push_back(i);
 }
 
@@ -47,13 +50,13 @@ bool Network::IsReady(const Firing& firing, LaneState& state) const {
     const int peer = step.operands[state.conditions].peer;
     if (peer == Operand::kNoPeer) continue;
     state.blocked_on = LinkOf(firing.lane, peer, firing.rank);
-    if (!full_links_.contains(state.blocked_on)) return false;
+    if (!IsFull(state.blocked_on)) return false;
   }
   for (; state.conditions < step.operands.size() + step.send_to.size();
        ++state.conditions) {
     const int peer = step.send_to[state.conditions - step.operands.size()];
     state.blocked_on = LinkOf(firing.lane, firing.rank, peer);
-    if (full_links_.contains(state.blocked_on)) return false;
+    if (IsFull(state.blocked_on)) return false;
   }
   return true;
 }
@@ -63,9 +66,7 @@ void Network::Take(const Firing& firing) {
   for (const Operand& operand : firing.step->operands) {
     if (operand.peer == Operand::kNoPeer) continue;
     const int64_t link = LinkOf(firing.lane, operand.peer, firing.rank);
-    const auto full = full_links_.find(link);
-    messages_.push_back(full->second);
-    full_links_.erase(full);
+    messages_.push_back(std::exchange(OnLink(link), kNoMessage));
     WakeIfBlockedOn(operand.peer, firing.lane, link);
   }
 }
@@ -74,7 +75,7 @@ void Network::Send(const Firing& firing, int32_t payload) {
   int32_t receiver = 0;
   for (int peer : firing.step->send_to) {
     const int64_t link = LinkOf(firing.lane, firing.rank, peer);
-    full_links_.emplace(link, Message{payload, receiver++});
+    OnLink(link) = {.payload = payload, .receiver = receiver++};
     WakeIfBlockedOn(peer, firing.lane, link);
   }
 }
@@ -97,7 +98,8 @@ absl::Status Network::Ended() const {
   }
   const std::string_view kind = stuck.empty() ? "" : "deadlock: ";
   if (stuck.empty()) {
-    for (const auto& [link, message] : full_links_) {
+    for (int64_t link = 0; link < static_cast<int64_t>(links_.size()); ++link) {
+      if (!IsFull(link)) continue;
       stuck.push_back(absl::StrCat("a message from rank ",
                                    link / ranks_ % ranks_, " to rank ",
                                    link % ranks_, " on lane ",
