@@ -162,9 +162,27 @@ class Loop {
   const FoldCall& call_;
 };
 
+// Whether the results are the first operand, bit by bit.
+template <class Op>
+bool IsCopy(const FoldCall& call) {
+  const FoldOperand& operand = call.operands[0];
+  return call.operands.size() == 1 && operand.wide == call.wide_result &&
+         !(Op::kPrepares && operand.raw) && !(Op::kFinishes && call.finish);
+}
+
+inline void Copy(const FoldCall& call, size_t bytes) {
+  const void* const from = call.operands[0].data;
+  for (void* result : call.results)
+    if (result != from && bytes != 0) std::memcpy(result, from, bytes);
+}
+
 template <class Lanes, class Op>
 void FoldWith(const FoldSpec& spec, const FoldCall& call) {
-  Loop<Lanes, Op>(spec, call).Run();
+  if (IsCopy<Op>(call))
+    Copy(call, call.count *
+                   (call.wide_result ? sizeof(float) : Lanes::kElementBytes));
+  else
+    Loop<Lanes, Op>(spec, call).Run();
 }
 
 using FoldFunction = void (*)(const FoldSpec&, const FoldCall&);

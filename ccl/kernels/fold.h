@@ -50,7 +50,7 @@ struct FoldSpec {
 struct FoldOperand {
   const void* data = nullptr;
   bool raw = false;   // this rank's own input: apply prepare
-  bool wide = false;  // holds float32 partials of a narrow float type
+  bool wide = false;  // holds float32 partials of this very fold
 };
 
 struct FoldCall {

@@ -177,12 +177,14 @@ struct BFloat16Pairs {
     StoreAt(hn::BitCast(Tag<Lane>(), both), Tag<Lane>(), bytes);
   }
 
-  // The upper 16 bits become the nearest bfloat16, ties to even.
+  // The upper 16 bits become the nearest bfloat16, ties to even: adds 0x8000,
+  // or one less where the upper half is even.
   static HWY_INLINE Vector<Lane> Round(Vector<float> v) {
-    const Vector<Lane> bits = hn::BitCast(Tag<Lane>(), v);
-    const Vector<Lane> odd =
-        hn::And(hn::ShiftRight<16>(bits), hn::Set(Tag<Lane>(), 1));
-    return hn::Add(bits, hn::Add(odd, hn::Set(Tag<Lane>(), 0x7fff)));
+    const Tag<Lane> d;
+    const Vector<Lane> bits = hn::BitCast(d, v);
+    const Vector<Lane> even =
+        hn::AndNot(hn::ShiftRight<16>(bits), hn::Set(d, 1));
+    return hn::Sub(bits, hn::Or(even, hn::Set(d, 0xffff8000u)));
   }
 };
 

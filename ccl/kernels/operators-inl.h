@@ -6,8 +6,6 @@
 //
 // Compiled once per instruction set and therefore without an include guard:
 // only fold-inl.h includes this.
-#include <limits>
-
 #include "ccl/kernels/fold.h"
 #include "ccl/kernels/narrow_lanes-inl.h"
 
@@ -216,15 +214,18 @@ struct IntegerAverage : Sum<T> {
 
   template <class Acc>
   HWY_INLINE void Finish(Acc& acc) const {
-    // No processor divides vectors of integers. 32-bit division is the faster.
-    using Wide = std::conditional_t<
-        (sizeof(T) < 8),
-        std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>, T>;
-    const Wide divisor = static_cast<Wide>(ranks);
+    // No processor divides vectors of integers. The rounded quotient of two
+    // that a float holds exactly is never a whole number that the true one
+    // doesn't reach, so truncating it is exact too; compilers vectorize that.
+    using Quotient =
+        std::conditional_t<(sizeof(T) < 4), float,
+                           std::conditional_t<(sizeof(T) < 8), double, T>>;
+    const Quotient divisor = static_cast<Quotient>(ranks);
     alignas(64) T lanes[hn::MaxLanes(Tag<T>())];
     for (V& v : acc.vectors) {
       hn::Store(v, Tag<T>(), lanes);
-      for (T& lane : lanes) lane = static_cast<T>(Wide{lane} / divisor);
+      for (T& lane : lanes)
+        lane = static_cast<T>(static_cast<Quotient>(lane) / divisor);
       v = hn::Load(Tag<T>(), lanes);
     }
   }
