@@ -15,16 +15,22 @@ std::atomic<size_t> allocations = 0;
 
 }  // namespace
 
-// Replaces the standard's for this binary; array forms end here too.
-void* operator new(size_t bytes) {
+// Replaces the standard's for this binary; array forms end here too. Inlined,
+// one half of a pair would look like a mismatch to the compiler.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   void* memory = std::malloc(bytes);
   if (memory == nullptr) std::abort();
   return memory;
 }
 
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
 
 namespace trnccl {
 namespace {
