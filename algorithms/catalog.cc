@@ -8,6 +8,7 @@
 #include "algorithms/direct.h"
 #include "algorithms/dissemination.h"
 #include "algorithms/halving.h"
+#include "algorithms/hierarchical.h"
 #include "algorithms/pairwise.h"
 #include "algorithms/pat.h"
 #include "algorithms/recursive_doubling.h"
@@ -46,29 +47,39 @@ constexpr Algorithm kCatalog[] = {
     {"halving_doubling", kAllReduce, kByReference, Always, halving::AllReduce},
     {"recursive_doubling", kAllReduce, kInPlace, Always,
      recursive_doubling::AllReduce},
+    {"hierarchical", kAllReduce, kByReference, hierarchical::HasNodes,
+     hierarchical::AllReduce},
 
     {"direct", kReduceScatter, kStrictUneven, Always, direct::ReduceScatter},
     {"ring", kReduceScatter, kByReferenceUneven, Always, ring::ReduceScatter},
     {"halving", kReduceScatter, kByReferenceUneven, Always,
      halving::ReduceScatter},
     {"pat", kReduceScatter, kByReferenceUneven, Always, pat::ReduceScatter},
+    {"hierarchical", kReduceScatter, kByReferenceUneven, hierarchical::HasNodes,
+     hierarchical::ReduceScatter},
 
     {"direct", kAllGather, kByReferenceUneven, Always, direct::AllGather},
     {"ring", kAllGather, kByReferenceUneven, Always, ring::AllGather},
     {"doubling", kAllGather, kByReferenceUneven, Always, halving::AllGather},
     {"bruck", kAllGather, kByReferenceUneven, Always, bruck::AllGather},
     {"pat", kAllGather, kByReferenceUneven, Always, pat::AllGather},
+    {"hierarchical", kAllGather, kByReferenceUneven, hierarchical::HasNodes,
+     hierarchical::AllGather},
 
     {"direct", kBroadcast, kByReference, Always, direct::Broadcast},
     {"binomial", kBroadcast, kByReference, Always, binomial::Broadcast},
     {"binary", kBroadcast, kByReference, Always, tree::Broadcast},
     {"chain", kBroadcast, kByReference, Always, chain::Broadcast},
+    {"hierarchical", kBroadcast, kByReference, hierarchical::HasNodes,
+     hierarchical::Broadcast},
 
     {"direct", kReduce, kStrict, Always, direct::Reduce},
     {"binomial", kReduce, kByReference, Always, binomial::Reduce},
     {"binary", kReduce, kByReference, Always, tree::Reduce},
     {"chain", kReduce, kByReference, Always, chain::Reduce},
     {"rank_chain", kReduce, kStrict, Always, chain::RankOrderReduce},
+    {"hierarchical", kReduce, kByReference, hierarchical::HasNodes,
+     hierarchical::Reduce},
 
     {"direct", kAllToAll, kInPlaceUneven, Always, direct::AllToAll},
     {"pairwise", kAllToAll, kInPlaceUneven, Always, pairwise::AllToAll},
