@@ -75,7 +75,7 @@ absl::Status MismatchError(const RankCall& mine, const RankCall& theirs) {
         "rank ", mine.rank, ": ", DescribeCall(mine.envelope),
         ": a message from rank ", theirs.rank, " isn't of this communicator"));
   }
-  return absl::FailedPreconditionError(
+  return absl::UnavailableError(
       absl::StrCat("ranks disagree: rank ", mine.rank, " is in ",
                    DescribeCall(mine.envelope), ", rank ", theirs.rank, " in ",
                    DescribeCall(theirs.envelope),

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The collectives and point-to-point calls of the C interface: each turns its
+// arguments into a call and issues it.
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "ccl/capi/handles.h"
+
+namespace {
+
+using trnccl::BlockCounts;
+using trnccl::Collective;
+using trnccl::CollectiveCall;
+
+const std::byte* Bytes(const void* pointer) {
+  return static_cast<const std::byte*>(pointer);
+}
+
+std::byte* Bytes(void* pointer) { return static_cast<std::byte*>(pointer); }
+
+// A count beyond int64 becomes negative, which the check refuses.
+BlockCounts Even(size_t count) {
+  return BlockCounts::Even(static_cast<int64_t>(count));
+}
+
+// size_t and int64_t may alias: they are the signed and unsigned of one type.
+std::span<const int64_t> Array(const size_t* values, int ranks) {
+  if (values == nullptr) return {};
+  return {reinterpret_cast<const int64_t*>(values), static_cast<size_t>(ranks)};
+}
+
+CollectiveCall Call(Collective collective, const void* send, void* recv,
+                    size_t count, trncclDataType_t type) {
+  return {.collective = collective,
+          .type = static_cast<trnccl::DataType>(type),
+          .input = Bytes(send),
+          .output = Bytes(recv),
+          .input_counts = Even(count),
+          .output_counts = Even(count)};
+}
+
+// Looks up the operator's factor where it's one of the communicator's own.
+absl::Status SetOperator(trncclComm* comm, trncclRedOp_t op,
+                         CollectiveCall* call) {
+  if (op >= 0 && op < trnccl::kReduceOps &&
+      op != static_cast<int>(trnccl::ReduceOp::kPremulSum)) {
+    call->op = static_cast<trnccl::ReduceOp>(op);
+    return absl::OkStatus();
+  }
+  if (comm == nullptr)
+    return absl::InvalidArgumentError("the communicator is null");
+  trnccl::MutexLock lock(comm->mutex);
+  const auto index = static_cast<size_t>(op - trnccl::kFirstCustomOp);
+  if (op < trnccl::kFirstCustomOp || index >= comm->factors.size() ||
+      !comm->factors[index].used) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no operator has the number ", op,
+                     " on this communicator (it may have been destroyed)"));
+  }
+  const trncclComm::Factor& factor = comm->factors[index];
+  if (static_cast<int>(factor.type) != static_cast<int>(call->type)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "operator ", op, " was made for ",
+        std::string(Name(static_cast<trnccl::DataType>(factor.type))),
+        ", the call's type is ", std::string(Name(call->type))));
+  }
+  call->op = trnccl::ReduceOp::kPremulSum;
+  call->factor = factor.value;
+  return absl::OkStatus();
+}
+
+trncclResult_t IssueReduction(trncclComm* comm, CollectiveCall call,
+                              trncclRedOp_t op, trncclRequest_t* request) {
+  const absl::Status status = SetOperator(comm, op, &call);
+  if (!status.ok()) return trnccl::Refuse(status);
+  return trnccl::IssueCollective(comm, call, request);
+}
+
+trncclResult_t IssueRooted(trncclComm* comm, CollectiveCall call, int root,
+                           trncclRequest_t* request) {
+  call.root = root;
+  return trnccl::IssueCollective(comm, call, request);
+}
+
+// Of a usable communicator, else 0.
+int RanksOf(trncclComm* comm) {
+  const auto communicator = trnccl::Usable(comm);
+  return communicator.ok() ? (*communicator)->membership().ranks : 0;
+}
+
+absl::Status NullCounts(const char* call) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(call, ": the array of counts is null"));
+}
+
+}  // namespace
+
+extern "C" {
+
+trncclResult_t trncclAllReduce(const void* send, void* recv, size_t count,
+                               trncclDataType_t type, trncclRedOp_t op,
+                               trncclComm_t comm, trncclRequest_t* request) {
+  return IssueReduction(
+      comm, Call(Collective::kAllReduce, send, recv, count, type), op, request);
+}
+
+trncclResult_t trncclBroadcast(const void* send, void* recv, size_t count,
+                               trncclDataType_t type, int root,
+                               trncclComm_t comm, trncclRequest_t* request) {
+  return IssueRooted(comm,
+                     Call(Collective::kBroadcast, send, recv, count, type),
+                     root, request);
+}
+
+trncclResult_t trncclReduce(const void* send, void* recv, size_t count,
+                            trncclDataType_t type, trncclRedOp_t op, int root,
+                            trncclComm_t comm, trncclRequest_t* request) {
+  CollectiveCall call = Call(Collective::kReduce, send, recv, count, type);
+  call.root = root;
+  return IssueReduction(comm, call, op, request);
+}
+
+trncclResult_t trncclAllGather(const void* send, void* recv, size_t sendcount,
+                               trncclDataType_t type, trncclComm_t comm,
+                               trncclRequest_t* request) {
+  return trnccl::IssueCollective(
+      comm, Call(Collective::kAllGather, send, recv, sendcount, type), request);
+}
+
+trncclResult_t trncclAllGatherV(const void* send, void* recv,
+                                const size_t* recvcounts,
+                                const size_t* displacements,
+                                trncclDataType_t type, trncclComm_t comm,
+                                trncclRequest_t* request) {
+  if (recvcounts == nullptr)
+    return trnccl::Refuse(NullCounts("trncclAllGatherV"));
+  const int ranks = RanksOf(comm);
+  CollectiveCall call = Call(Collective::kAllGatherV, send, recv, 0, type);
+  if (ranks > 0) {
+    int rank = 0;
+    trncclCommUserRank(comm, &rank);
+    call.input_counts = Even(recvcounts[rank]);
+    call.output_counts = {.counts = Array(recvcounts, ranks),
+                          .offsets = Array(displacements, ranks)};
+  }
+  return trnccl::IssueCollective(comm, call, request);
+}
+
+trncclResult_t trncclReduceScatter(const void* send, void* recv,
+                                   size_t recvcount, trncclDataType_t type,
+                                   trncclRedOp_t op, trncclComm_t comm,
+                                   trncclRequest_t* request) {
+  return IssueReduction(
+      comm, Call(Collective::kReduceScatter, send, recv, recvcount, type), op,
+      request);
+}
+
+trncclResult_t trncclReduceScatterV(const void* send, void* recv,
+                                    const size_t* sendcounts,
+                                    trncclDataType_t type, trncclRedOp_t op,
+                                    trncclComm_t comm,
+                                    trncclRequest_t* request) {
+  if (sendcounts == nullptr)
+    return trnccl::Refuse(NullCounts("trncclReduceScatterV"));
+  const int ranks = RanksOf(comm);
+  CollectiveCall call = Call(Collective::kReduceScatterV, send, recv, 0, type);
+  if (ranks > 0) {
+    int rank = 0;
+    trncclCommUserRank(comm, &rank);
+    call.input_counts = {.counts = Array(sendcounts, ranks)};
+    call.output_counts = Even(sendcounts[rank]);
+  }
+  return IssueReduction(comm, call, op, request);
+}
+
+trncclResult_t trncclAllToAll(const void* send, void* recv, size_t count,
+                              trncclDataType_t type, trncclComm_t comm,
+                              trncclRequest_t* request) {
+  return trnccl::IssueCollective(
+      comm, Call(Collective::kAllToAll, send, recv, count, type), request);
+}
+
+trncclResult_t trncclAllToAllV(const void* send, const size_t* sendcounts,
+                               const size_t* senddispls, void* recv,
+                               const size_t* recvcounts,
+                               const size_t* recvdispls, trncclDataType_t type,
+                               trncclComm_t comm, trncclRequest_t* request) {
+  if (sendcounts == nullptr || recvcounts == nullptr)
+    return trnccl::Refuse(NullCounts("trncclAllToAllV"));
+  const int ranks = RanksOf(comm);
+  CollectiveCall call = Call(Collective::kAllToAllV, send, recv, 0, type);
+  call.input_counts = {.counts = Array(sendcounts, ranks),
+                       .offsets = Array(senddispls, ranks)};
+  call.output_counts = {.counts = Array(recvcounts, ranks),
+                        .offsets = Array(recvdispls, ranks)};
+  return trnccl::IssueCollective(comm, call, request);
+}
+
+trncclResult_t trncclGather(const void* send, void* recv, size_t sendcount,
+                            trncclDataType_t type, int root, trncclComm_t comm,
+                            trncclRequest_t* request) {
+  return IssueRooted(comm,
+                     Call(Collective::kGather, send, recv, sendcount, type),
+                     root, request);
+}
+
+trncclResult_t trncclScatter(const void* send, void* recv, size_t recvcount,
+                             trncclDataType_t type, int root, trncclComm_t comm,
+                             trncclRequest_t* request) {
+  return IssueRooted(comm,
+                     Call(Collective::kScatter, send, recv, recvcount, type),
+                     root, request);
+}
+
+trncclResult_t trncclBarrier(trncclComm_t comm, trncclRequest_t* request) {
+  return trnccl::IssueCollective(
+      comm,
+      {.collective = Collective::kBarrier, .type = trnccl::DataType::kInt8},
+      request);
+}
+
+trncclResult_t trncclSend(const void* send, size_t count, trncclDataType_t type,
+                          int peer, int64_t tag, trncclComm_t comm,
+                          trncclRequest_t* request) {
+  trnccl::Transfer transfer{.direction = trnccl::Transfer::kSend,
+                            .type = static_cast<trnccl::DataType>(type),
+                            .peer = peer,
+                            .tag = tag,
+                            // Sends only read it.
+                            .buffer = const_cast<std::byte*>(Bytes(send))};
+  if (__builtin_mul_overflow(count, trnccl::ElementBytes(transfer.type),
+                             &transfer.bytes)) {
+    return trnccl::Refuse(absl::InvalidArgumentError(
+        absl::StrCat("send: count ", count, " doesn't fit in memory")));
+  }
+  return trnccl::IssueTransfer(comm, transfer, nullptr, request);
+}
+
+trncclResult_t trncclRecv(void* recv, size_t count, trncclDataType_t type,
+                          int peer, int64_t tag, trncclStatus_t* status,
+                          trncclComm_t comm, trncclRequest_t* request) {
+  trnccl::Transfer transfer{.direction = trnccl::Transfer::kReceive,
+                            .type = static_cast<trnccl::DataType>(type),
+                            .peer = peer,
+                            .tag = tag,
+                            .buffer = Bytes(recv)};
+  if (__builtin_mul_overflow(count, trnccl::ElementBytes(transfer.type),
+                             &transfer.bytes)) {
+    return trnccl::Refuse(absl::InvalidArgumentError(
+        absl::StrCat("recv: count ", count, " doesn't fit in memory")));
+  }
+  return trnccl::IssueTransfer(comm, transfer, status, request);
+}
+
+}  // extern "C"

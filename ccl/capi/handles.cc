@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/capi/handles.h"
+
+#include <pthread.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace trnccl {
+namespace {
+
+std::string& ErrorText() {
+  thread_local std::string text;
+  return text;
+}
+
+std::atomic<int> process_mark = 1;
+
+}  // namespace
+
+int ProcessMark() {
+  // A child's memory says that the parent's communicators are its own; this
+  // tells it better without asking the kernel at each call.
+  [[maybe_unused]] static const int registered = pthread_atfork(
+      nullptr, nullptr,
+      [] { process_mark.fetch_add(1, std::memory_order_relaxed); });
+  return process_mark.load(std::memory_order_relaxed);
+}
+
+trncclResult_t ResultOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return trncclSuccess;
+    case absl::StatusCode::kInvalidArgument:
+      return trncclInvalidArgument;
+    case absl::StatusCode::kFailedPrecondition:
+      return trncclInvalidUsage;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kUnauthenticated:
+      return trncclRemoteError;
+    case absl::StatusCode::kDeadlineExceeded:
+      return trncclTimeout;
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kCancelled:
+      return trncclAborted;
+    case absl::StatusCode::kResourceExhausted:
+      return trncclOutOfResources;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kUnknown:
+      return trncclSystemError;
+    default:
+      return trncclInternalError;
+  }
+}
+
+trncclResult_t Returned(const absl::Status& status) {
+  if (status.ok()) [[likely]]
+    return trncclSuccess;
+  ErrorText() = std::string(status.message());
+  return ResultOf(status);
+}
+
+const std::string& LastErrorText() { return ErrorText(); }
+
+absl::StatusOr<Communicator*> Usable(trncclComm* comm) {
+  if (comm == nullptr)
+    return absl::InvalidArgumentError("the communicator is null");
+  if (comm->process_mark != ProcessMark()) {
+    return absl::FailedPreconditionError(
+        "the communicator was made before a fork: it's the parent's alone; "
+        "make one in the child");
+  }
+  Communicator* communicator =
+      comm->communicator.load(std::memory_order_acquire);
+  if (communicator != nullptr) [[likely]]
+    return communicator;
+  if (comm->init_result.load() == trncclInProgress) {
+    return absl::FailedPreconditionError(
+        "the communicator's init is still in progress; "
+        "trncclCommGetAsyncError tells when it's usable");
+  }
+  MutexLock lock(comm->mutex);
+  return comm->init_status;
+}
+
+}  // namespace trnccl

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// What stands behind the C interface's handles, and how errors cross the
+// border: absl::Status inside, result codes and a kept text outside.
+//
+// Thread rule: the functions are thread-safe; the handles follow trnccl.h.
+//
+//   return Returned(communicator.Run(&operation));
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ccl/base/mutex.h"
+#include "ccl/communicator/communicator.h"
+#include "ccl/communicator/operation.h"
+#include "ccl/trnccl.h"
+
+struct trncclComm {
+  // While it's being made by a non-blocking init, null and trncclInProgress.
+  std::atomic<trnccl::Communicator*> communicator = nullptr;
+  std::unique_ptr<trnccl::Communicator> owned;
+  std::atomic<trncclResult_t> init_result = trncclInProgress;
+  std::atomic<bool> abort_init = false;
+  std::thread init_thread;
+  int process_mark = 0;
+
+  trnccl::Mutex mutex;
+  absl::Status init_status ABSL_GUARDED_BY(mutex);
+  // Factors of premultiplied sums, by operator - kFirstCustomOp.
+  struct Factor {
+    trncclDataType_t type = trncclFloat32;
+    bool used = false;
+    trnccl::PremulFactor value;
+  };
+  std::vector<Factor> factors ABSL_GUARDED_BY(mutex);
+};
+
+struct trncclRequest {
+  trnccl::Operation* operation = nullptr;
+  trnccl::Communicator* communicator = nullptr;  // looked at until it's done
+};
+
+namespace trnccl {
+
+inline constexpr trncclRedOp_t kFirstCustomOp = 64;
+
+// Keeps the text for trncclGetLastError() of this thread.
+trncclResult_t Returned(const absl::Status& status);
+trncclResult_t ResultOf(const absl::Status& status);
+const std::string& LastErrorText();
+
+// Returned() of a call that's refused: the thread's open group, if there's one,
+// is refused with it.
+trncclResult_t Refuse(const absl::Status& status);
+
+// The communicator if calls may be made on it now, in this process: not during
+// init, not after a fork.
+absl::StatusOr<Communicator*> Usable(trncclComm* comm);
+
+// What marks the process that a handle was made in: changes in a forked child.
+int ProcessMark();
+
+// Checks a call, then runs it, starts it, or leaves it to the open group, as
+// request and thread say.
+trncclResult_t IssueCollective(trncclComm* comm, const CollectiveCall& call,
+                               trncclRequest_t* request);
+trncclResult_t IssueTransfer(trncclComm* comm, const Transfer& transfer,
+                             trncclStatus_t* status, trncclRequest_t* request);
+
+}  // namespace trnccl

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// Calls on their way from the C interface to their communicator: at once,
+// asynchronously, or with the group that the thread has open.
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ccl/base/status_macros.h"
+#include "ccl/capi/handles.h"
+#include "ccl/communicator/checks.h"
+
+namespace trnccl {
+namespace {
+
+struct GroupedCall {
+  Communicator* communicator = nullptr;
+  Operation* operation = nullptr;  // one reference is the group's
+  trncclRequest_t* request = nullptr;
+};
+
+struct Group {
+  int depth = 0;
+  absl::Status refused;  // the first refusal
+  std::vector<GroupedCall> calls;
+};
+
+Group& ThreadGroup() {
+  thread_local Group group;
+  return group;
+}
+
+Operation* OnHeap() {
+  auto* operation = new Operation;
+  operation->on_heap = true;
+  return operation;
+}
+
+// Hands a heap operation to the group or the communicator.
+trncclResult_t Start(Communicator* communicator, Operation* operation,
+                     trncclRequest_t* request) {
+  Group& group = ThreadGroup();
+  if (group.depth > 0) {
+    group.calls.push_back({communicator, operation, request});
+    return trncclSuccess;
+  }
+  const absl::Status status = communicator->Submit({&operation, 1});
+  if (!status.ok()) {
+    operation->Release();
+    return Returned(status);
+  }
+  *request = new trncclRequest{operation, communicator};
+  return trncclSuccess;
+}
+
+bool InGroup() { return ThreadGroup().depth > 0; }
+
+// One submission for each communicator, in the calls' order.
+absl::Status SubmitAll(const std::vector<GroupedCall>& calls) {
+  std::vector<Communicator*> seen;
+  for (const GroupedCall& first : calls) {
+    if (std::find(seen.begin(), seen.end(), first.communicator) != seen.end())
+      continue;
+    seen.push_back(first.communicator);
+    std::vector<Operation*> operations;
+    for (const GroupedCall& call : calls)
+      if (call.communicator == first.communicator)
+        operations.push_back(call.operation);
+    RETURN_IF_ERROR(first.communicator->Submit(operations));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EndGroup(Group* group) {
+  const std::vector<GroupedCall> calls = std::exchange(group->calls, {});
+  absl::Status status = std::exchange(group->refused, absl::OkStatus());
+  if (status.ok()) status = SubmitAll(calls);
+  for (const GroupedCall& call : calls) {
+    if (status.ok() && call.request != nullptr) {
+      *call.request = new trncclRequest{call.operation, call.communicator};
+      continue;
+    }
+    if (status.ok()) {
+      call.communicator->Wait(call.operation, Communicator::kForever);
+      status = call.operation->status;
+    }
+    call.operation->Release();
+  }
+  return status;
+}
+
+}  // namespace
+
+trncclResult_t Refuse(const absl::Status& status) {
+  Group& group = ThreadGroup();
+  if (group.depth > 0 && group.refused.ok()) group.refused = status;
+  return Returned(status);
+}
+
+trncclResult_t IssueCollective(trncclComm* comm, const CollectiveCall& call,
+                               trncclRequest_t* request) {
+  const absl::StatusOr<Communicator*> communicator = Usable(comm);
+  if (!communicator.ok()) return Refuse(communicator.status());
+  const absl::Status checked = CheckCall(call, (*communicator)->membership());
+  if (!checked.ok()) return Refuse(checked);
+  if (request == nullptr && !InGroup()) {
+    Operation operation;
+    operation.call = call;
+    return Returned((*communicator)->Run(&operation));
+  }
+  Operation* operation = OnHeap();
+  operation->call = call;
+  operation->OwnCounts();
+  return Start(*communicator, operation, request);
+}
+
+trncclResult_t IssueTransfer(trncclComm* comm, const Transfer& transfer,
+                             trncclStatus_t* status, trncclRequest_t* request) {
+  static_assert(sizeof(ReceiveStatus) == sizeof(trncclStatus_t) &&
+                offsetof(ReceiveStatus, tag) == offsetof(trncclStatus_t, tag) &&
+                offsetof(ReceiveStatus, count) ==
+                    offsetof(trncclStatus_t, count));
+  const absl::StatusOr<Communicator*> communicator = Usable(comm);
+  if (!communicator.ok()) return Refuse(communicator.status());
+  const absl::Status checked =
+      CheckTransfer(transfer, (*communicator)->membership());
+  if (!checked.ok()) return Refuse(checked);
+  const auto fill = [&](Operation* operation) {
+    operation->kind = Operation::Kind::kTransfer;
+    operation->transfer = transfer;
+    operation->receive_status = reinterpret_cast<ReceiveStatus*>(status);
+  };
+  if (request == nullptr && !InGroup()) {
+    Operation operation;
+    fill(&operation);
+    return Returned((*communicator)->Run(&operation));
+  }
+  Operation* operation = OnHeap();
+  fill(operation);
+  return Start(*communicator, operation, request);
+}
+
+}  // namespace trnccl
+
+extern "C" {
+
+trncclResult_t trncclGroupStart(void) {
+  ++trnccl::ThreadGroup().depth;
+  return trncclSuccess;
+}
+
+trncclResult_t trncclGroupEnd(void) {
+  trnccl::Group& group = trnccl::ThreadGroup();
+  if (group.depth == 0) {
+    return trnccl::Returned(absl::FailedPreconditionError(
+        "trncclGroupEnd without trncclGroupStart in this thread"));
+  }
+  if (--group.depth > 0) return trncclSuccess;
+  return trnccl::Returned(trnccl::EndGroup(&group));
+}
+
+trncclResult_t trncclRequestTest(trncclRequest_t request, int* done) {
+  if (request == nullptr || done == nullptr) {
+    return trnccl::Returned(absl::InvalidArgumentError(
+        "trncclRequestTest: the request or the result is null"));
+  }
+  *done = request->operation->done.load(std::memory_order_acquire) ? 1 : 0;
+  return *done != 0 ? trnccl::Returned(request->operation->status)
+                    : trncclSuccess;
+}
+
+trncclResult_t trncclRequestWait(trncclRequest_t request, int64_t patience_ms) {
+  if (request == nullptr) {
+    return trnccl::Returned(
+        absl::InvalidArgumentError("trncclRequestWait: the request is null"));
+  }
+  trnccl::Operation* operation = request->operation;
+  const bool done = operation->done.load(std::memory_order_acquire) ||
+                    request->communicator->Wait(operation, patience_ms);
+  return done ? trnccl::Returned(operation->status) : trncclInProgress;
+}
+
+trncclResult_t trncclRequestFree(trncclRequest_t request) {
+  if (request == nullptr) {
+    return trnccl::Returned(
+        absl::InvalidArgumentError("trncclRequestFree: the request is null"));
+  }
+  request->operation->Release();
+  delete request;
+  return trncclSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/communicator/checks.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "algorithms/spec.h"
+#include "ccl/kernels/fold.h"
+
+namespace trnccl {
+namespace {
+
+std::string Text(std::string_view name) { return std::string(name); }
+
+absl::Status Refuse(const Membership& me, std::string_view call,
+                    const std::string& why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", me.rank, ": ", Text(call), ": ", why));
+}
+
+// Bytes from the start of a buffer to the end of its last block, or nothing if
+// they don't fit in memory.
+std::optional<size_t> BytesOf(const BlockRange& blocks,
+                              const BlockCounts& counts, size_t element_bytes) {
+  int64_t elements = 0;
+  if (counts.counts.empty()) {
+    if (counts.even_count < 0 ||
+        __builtin_mul_overflow(blocks.count, counts.even_count, &elements))
+      return std::nullopt;
+  }
+  int64_t packed = 0;
+  for (size_t i = 0; i < counts.counts.size(); ++i) {
+    const int64_t start = counts.offsets.empty() ? packed : counts.offsets[i];
+    int64_t end = 0;
+    if (counts.counts[i] < 0 || start < 0 ||
+        __builtin_add_overflow(start, counts.counts[i], &end))
+      return std::nullopt;
+    packed = end;
+    if (counts.counts[i] > 0) elements = std::max(elements, end);
+  }
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(elements, static_cast<int64_t>(element_bytes),
+                             &bytes))
+    return std::nullopt;
+  return static_cast<size_t>(bytes);
+}
+
+// Where the output would start if it were in place: the same block at the same
+// address. All-to-all has no such place.
+std::optional<const std::byte*> InPlaceOutput(const CollectiveCall& call,
+                                              const Membership& me) {
+  if (call.collective == Collective::kAllToAll ||
+      call.collective == Collective::kAllToAllV)
+    return std::nullopt;
+  const Spec& spec = SpecOf(call.collective);
+  const Shape shape{.ranks = me.ranks, .rank = me.rank, .root = call.root};
+  const BlockRange input = spec.input(shape);
+  const BlockRange output = spec.output(shape);
+  const BufferLayout in(input, call.input_counts, 1);
+  const BufferLayout out(output, call.output_counts, 1);
+  const bool shares_input = output.PositionOf(input.first) >= 0;
+  const int64_t shared = shares_input ? input.first : output.first;
+  if (!in.Holds(shared) || !out.Holds(shared)) return std::nullopt;
+  const Segment whole{.index = 0, .segment_count = INT64_MAX};
+  const auto bytes = static_cast<int64_t>(ElementBytes(call.type));
+  return call.input +
+         (in.Find(shared, whole).offset - out.Find(shared, whole).offset) *
+             bytes;
+}
+
+absl::Status CheckOverlap(const CollectiveCall& call, const Membership& me,
+                          const BufferSizes& bytes) {
+  if (bytes.input_bytes == 0 || bytes.output_bytes == 0)
+    return absl::OkStatus();
+  const auto input = reinterpret_cast<uintptr_t>(call.input);
+  const auto output = reinterpret_cast<uintptr_t>(call.output);
+  if (input + bytes.input_bytes <= output ||
+      output + bytes.output_bytes <= input)
+    return absl::OkStatus();
+  const auto in_place = InPlaceOutput(call, me);
+  if (in_place.has_value() && *in_place == call.output) return absl::OkStatus();
+  return Refuse(
+      me, Name(call.collective),
+      absl::StrCat("send (", bytes.input_bytes, " bytes) and recv (",
+                   bytes.output_bytes, " bytes) overlap",
+                   in_place.has_value() ? ", and not as in place does"
+                                        : "; this call can't be in place",
+                   "; use buffers apart"));
+}
+
+absl::Status CheckBuffers(const CollectiveCall& call, const Membership& me) {
+  const Spec& spec = SpecOf(call.collective);
+  const Shape shape{.ranks = me.ranks, .rank = me.rank, .root = call.root};
+  const size_t element_bytes = ElementBytes(call.type);
+  const auto input_bytes =
+      BytesOf(spec.input(shape), call.input_counts, element_bytes);
+  const auto output_bytes =
+      BytesOf(spec.output(shape), call.output_counts, element_bytes);
+  if (!input_bytes.has_value() || !output_bytes.has_value()) {
+    return Refuse(me, Name(call.collective),
+                  "the counts don't fit in memory (or are negative)");
+  }
+  if (*input_bytes > 0 && call.input == nullptr)
+    return Refuse(me, Name(call.collective),
+                  absl::StrCat("send is null, but ", *input_bytes,
+                               " bytes are to be read from it"));
+  if (*output_bytes > 0 && call.output == nullptr)
+    return Refuse(me, Name(call.collective),
+                  absl::StrCat("recv is null, but ", *output_bytes,
+                               " bytes are to be written to it"));
+  return CheckOverlap(call, me, {*input_bytes, *output_bytes});
+}
+
+}  // namespace
+
+absl::Status CheckCall(const CollectiveCall& call, const Membership& me) {
+  const std::string_view name = Name(call.collective);
+  if (static_cast<int>(call.collective) >= kCollectives)
+    return Refuse(me, name, "no such collective");
+  if (call.collective == Collective::kBarrier) return absl::OkStatus();
+  const Spec& spec = SpecOf(call.collective);
+  if (ElementBytes(call.type) == 0)
+    return Refuse(
+        me, name,
+        absl::StrCat("unknown data type ", static_cast<int>(call.type)));
+  if (spec.reduces) {
+    const absl::StatusOr<Folder> folder =
+        MakeFolder({.type = call.type, .op = call.op, .ranks = me.ranks});
+    if (!folder.ok())
+      return Refuse(me, name, std::string(folder.status().message()));
+  }
+  if (spec.rooted && (call.root < 0 || call.root >= me.ranks))
+    return Refuse(me, name,
+                  absl::StrCat("root ", call.root,
+                               " isn't one of the ranks 0..", me.ranks - 1));
+  return CheckBuffers(call, me);
+}
+
+BufferSizes SizesOf(const CollectiveCall& call, const Membership& me) {
+  const Spec& spec = SpecOf(call.collective);
+  const Shape shape{.ranks = me.ranks, .rank = me.rank, .root = call.root};
+  const size_t element_bytes = ElementBytes(call.type);
+  return {
+      BytesOf(spec.input(shape), call.input_counts, element_bytes).value_or(0),
+      BytesOf(spec.output(shape), call.output_counts, element_bytes)
+          .value_or(0)};
+}
+
+}  // namespace trnccl

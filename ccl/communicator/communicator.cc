@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/communicator/communicator.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ccl/base/check.h"
+#include "ccl/base/clock.h"
+#include "ccl/base/log.h"
+#include "ccl/base/status_macros.h"
+
+namespace trnccl {
+namespace {
+
+constexpr std::string_view kNoAlgorithm;
+
+// The longest sleep: deadlines and aborts are looked at this often even if
+// nobody rings.
+constexpr int64_t kSleepNs = 100'000'000;
+
+int64_t UntilNs(int64_t patience_ms) {
+  if (patience_ms < 0) return INT64_MAX;
+  const int64_t now_ns = NowNs();
+  return patience_ms > (INT64_MAX - now_ns) / 1'000'000
+             ? INT64_MAX
+             : now_ns + patience_ms * 1'000'000;
+}
+
+int SleepMs(int64_t until_ns) {
+  const int64_t left_ns = std::clamp<int64_t>(until_ns - NowNs(), 0, kSleepNs);
+  return static_cast<int>((left_ns + 999'999) / 1'000'000);
+}
+
+}  // namespace
+
+uint32_t MixCookie(uint64_t value) {
+  value ^= value >> 33;
+  value *= 0xff51afd7ed558ccdu;
+  value ^= value >> 33;
+  value *= 0xc4ceb9fe1a85ec53u;
+  return static_cast<uint32_t>(value >> 32);
+}
+
+uint32_t Communicator::NextCookie(int color) {
+  ++splits_;
+  return MixCookie((static_cast<uint64_t>(parts_.cookie) << 32 | splits_) ^
+                   static_cast<uint64_t>(color) << 16);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
+    Parts parts) {
+  auto communicator =
+      std::unique_ptr<Communicator>(new Communicator(std::move(parts)));
+  const Parts& made = communicator->parts_;
+  Planner::Options options{.membership = made.membership,
+                           .grid = &made.topology.grid,
+                           .routes = &made.transports->routes(),
+                           .settings = &made.settings,
+                           .slice_bytes = made.transports->slice_bytes(),
+                           .lanes = made.collective_lanes};
+  ASSIGN_OR_RETURN(communicator->planner_, Planner::Create(options));
+  return communicator;
+}
+
+Communicator::Communicator(Parts parts)
+    : parts_(std::move(parts)),
+      policy_(WaitPolicy::For(parts_.settings, parts_.topology.own_core
+                                                   ? Cores::kOwn
+                                                   : Cores::kShared)),
+      timeout_ms_(parts_.settings.timeout_ms),
+      executor_(
+          {.ranks = parts_.membership.ranks, .rank = parts_.membership.rank}),
+      last_algorithm_(&kNoAlgorithm) {
+  const Routes& routes = parts_.transports->routes();
+  if (Engine* engine = parts_.transports->engine())
+    engine_stage_.emplace(parts_.membership, routes, engine);
+  point_to_point_ = std::make_unique<PointToPoint>(
+      PointToPoint::Options{.membership = parts_.membership,
+                            .routes = &routes,
+                            .control_lane = parts_.collective_lanes,
+                            .data_lane = parts_.collective_lanes + 1,
+                            .cookie = parts_.cookie});
+  recorder_ = std::make_unique<Recorder>(
+      Recorder::Owner{.membership = parts_.membership,
+                      .name = parts_.name,
+                      .description = parts_.name,
+                      .timeout_ms = parts_.settings.timeout_ms},
+      static_cast<uint32_t>(parts_.settings.recorder_calls));
+}
+
+Communicator::~Communicator() {
+  if (progress_thread_ != nullptr) progress_thread_->Remove(this);
+  aborted_.store(true);
+  while (!TryAcquire()) sched_yield();
+  Fail(absl::AbortedError("the communicator was destroyed"));
+}
+
+bool Communicator::TryAcquire() {
+  return !token_.load(std::memory_order_relaxed) &&
+         !token_.exchange(true, std::memory_order_acquire);
+}
+
+void Communicator::Release() {
+  token_.store(false);
+  if (waiters_.load() > 0) [[unlikely]]
+    parts_.sleepers->WakeAll();
+}
+
+absl::Status Communicator::Run(Operation* operation) {
+  if (failed_.load(std::memory_order_acquire)) return failure();
+  if (!TryAcquire()) [[unlikely]] {
+    // Another thread waits for an asynchronous call: this one joins its queue.
+    RETURN_IF_ERROR(Submit({&operation, 1}));
+    Wait(operation, kForever);
+    return std::move(operation->status);
+  }
+  if (armed_) Disarm();
+  if (submitted_.load(std::memory_order_relaxed)) TakeSubmissions();
+  Enqueue(operation);
+  Drive({.operation = operation});
+  if (unfinished_.load(std::memory_order_relaxed) > 0) [[unlikely]]
+    progress_thread_->Notify();
+  return std::move(operation->status);
+}
+
+absl::Status Communicator::Submit(std::span<Operation* const> operations) {
+  if (failed_.load(std::memory_order_acquire)) return failure();
+  if (progress_thread_ == nullptr) {
+    ASSIGN_OR_RETURN(progress_thread_, ProgressThread::OfProcess());
+    progress_thread_->Add(this);
+  }
+  const int64_t now_ns = NowNs();
+  {
+    MutexLock lock(mutex_);
+    for (Operation* operation : operations) {
+      operation->asynchronous = true;
+      if (operation->on_heap) operation->references.fetch_add(1);
+      operation->started_ns = now_ns;
+      submissions_.push_back(operation);
+    }
+    unfinished_.fetch_add(static_cast<int>(operations.size()));
+    submitted_.store(true);
+  }
+  // What can be done at once is done here; the rest goes on by itself.
+  if (TryAcquire()) {
+    if (armed_) Disarm();
+    while (Advance()) {
+    }
+    Release();
+  }
+  if (unfinished_.load() > 0) progress_thread_->Notify();
+  return absl::OkStatus();
+}
+
+bool Communicator::Wait(Operation* operation, int64_t patience_ms) {
+  const Goal goal{.operation = operation, .until_ns = UntilNs(patience_ms)};
+  WaitFor(goal);
+  return operation->done.load(std::memory_order_acquire);
+}
+
+absl::Status Communicator::Finalize() {
+  WaitFor({});
+  return failure();
+}
+
+void Communicator::WaitFor(const Goal& goal) {
+  if (Reached(goal)) return;
+  // The progress thread leaves a communicator to those who wait for it.
+  waiters_.fetch_add(1);
+  if (Acquire(goal)) Drive(goal);
+  waiters_.fetch_sub(1);
+  if (unfinished_.load() > 0) progress_thread_->Notify();
+}
+
+bool Communicator::Reached(const Goal& goal) const {
+  return goal.operation == nullptr
+             ? unfinished_.load() == 0
+             : goal.operation->done.load(std::memory_order_acquire);
+}
+
+bool Communicator::Acquire(const Goal& goal) {
+  // The holder may be in the middle of a long fold: that's worth a few yields
+  // before sleeping.
+  constexpr int kYields = 64;
+  for (int round = 0;; ++round) {
+    if (Reached(goal)) return false;
+    if (TryAcquire()) {
+      if (armed_) Disarm();
+      return true;
+    }
+    if (NowNs() >= goal.until_ns) return false;
+    if (round < kYields) {
+      sched_yield();
+      continue;
+    }
+    Sleepers::Announcement announcement(parts_.sleepers);
+    if (!Reached(goal) && token_.load())
+      announcement.SleepOn({}, SleepMs(goal.until_ns));
+  }
+}
+
+void Communicator::Drive(const Goal& goal) {
+  Backoff backoff(policy_);
+  for (;;) {
+    const bool moved = Advance();
+    if (Reached(goal)) break;
+    if (moved) {
+      backoff.Reset();
+      continue;
+    }
+    const Backoff::Action action = backoff.Next();
+    if (action == Backoff::kSpin) continue;
+    CheckClocks();
+    if (goal.until_ns != INT64_MAX && NowNs() >= goal.until_ns) break;
+    if (action == Backoff::kSleep && !SleepOnce(goal)) return;
+  }
+  Release();
+}
+
+bool Communicator::SleepOnce(const Goal& goal) {
+  {
+    Sleepers::Announcement announcement(parts_.sleepers);
+    parts_.transports->SetSleep(Sleep::kAsleep);
+    armed_ = true;
+    if (Advance() || Reached(goal)) {
+      Disarm();
+      return true;
+    }
+    Release();
+    if (!aborted_.load())
+      announcement.SleepOn(parts_.transports->wake_fds(),
+                           SleepMs(goal.until_ns));
+  }
+  return Acquire(goal);
+}
+
+void Communicator::Disarm() {
+  parts_.transports->SetSleep(Sleep::kAwake);
+  armed_ = false;
+}
+
+Drivable::Drive Communicator::DriveOnce() {
+  if (unfinished_.load() == 0 || waiters_.load() > 0 || !TryAcquire())
+    return Drive::kNoWork;
+  if (armed_) Disarm();
+  const bool moved = Advance();
+  if (!moved) CheckClocks();
+  Release();
+  return moved ? Drive::kMoved : Drive::kIdle;
+}
+
+Drivable::Drive Communicator::PrepareSleep(std::vector<int>* wake_fds) {
+  if (unfinished_.load() == 0 || waiters_.load() > 0 || !TryAcquire())
+    return Drive::kNoWork;
+  parts_.transports->SetSleep(Sleep::kAsleep);
+  armed_ = true;
+  const bool moved = Advance();
+  if (moved) {
+    Disarm();
+  } else {
+    const std::vector<int>& fds = parts_.transports->wake_fds();
+    wake_fds->insert(wake_fds->end(), fds.begin(), fds.end());
+  }
+  Release();
+  return moved ? Drive::kMoved : Drive::kIdle;
+}
+
+void Communicator::Abort() {
+  {
+    MutexLock lock(mutex_);
+    if (failure_.ok()) {
+      failure_ = absl::AbortedError(absl::StrCat("communicator ", parts_.name,
+                                                 ": aborted on rank ",
+                                                 parts_.membership.rank));
+    }
+  }
+  aborted_.store(true);
+  failed_.store(true);
+  if (TryAcquire()) {
+    CheckClocks();
+    Release();
+  }
+  parts_.sleepers->WakeAll();
+}
+
+absl::Status Communicator::failure() const {
+  MutexLock lock(mutex_);
+  return failure_;
+}
+
+}  // namespace trnccl

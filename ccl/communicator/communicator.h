@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// A communicator: keeps the order of its calls, runs them on executor, engine
+// or point-to-point, waits for them, and fails once. What it's made of knows
+// nothing of each other; this is where they meet.
+//
+// Progress is made by whoever holds the token: the thread that waits, or the
+// process's progress thread where nobody does. Everything but the token, the
+// submissions and the failure belongs to its holder. A failure is sticky: the
+// first cause wins, later calls return it.
+//
+// Thread rule: Run(), Submit() and the rest of the calls from one thread at a
+// time; Wait(), Abort(), failure() from any. Destroy it when no call is on.
+//
+//   ASSIGN_OR_RETURN(auto communicator, MakeCommunicator(options));
+//   Operation barrier;
+//   barrier.call = {.collective = Collective::kBarrier};
+//   RETURN_IF_ERROR(communicator->Run(&barrier));
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ccl/base/membership.h"
+#include "ccl/base/mutex.h"
+#include "ccl/base/settings.h"
+#include "ccl/bootstrap/bootstrap.h"
+#include "ccl/communicator/operation.h"
+#include "ccl/executor/engine_stage.h"
+#include "ccl/executor/executor.h"
+#include "ccl/planner/planner.h"
+#include "ccl/point_to_point/point_to_point.h"
+#include "ccl/progress/backoff.h"
+#include "ccl/progress/progress_thread.h"
+#include "ccl/progress/sleepers.h"
+#include "ccl/recorder/recorder.h"
+#include "ccl/topology/topology.h"
+#include "ccl/transport_set/transport_set.h"
+
+namespace trnccl {
+
+// Spreads a number over the 32 bits of a cookie.
+uint32_t MixCookie(uint64_t value);
+
+class Communicator : public Drivable {
+ public:
+  // What making one (ccl/communicator/create.h) has put together.
+  struct Parts {
+    Membership membership;
+    std::string name;
+    Settings settings;
+    Topology topology;
+    uint32_t cookie = 0;
+    // Null where another communicator's serves, or none is needed.
+    std::unique_ptr<Bootstrap> bootstrap;
+    std::unique_ptr<TransportSet> transports;
+    Sleepers* sleepers = nullptr;
+    int collective_lanes = 1;  // the two after them are point-to-point's
+  };
+  static absl::StatusOr<std::unique_ptr<Communicator>> Create(Parts parts);
+  ~Communicator() override;
+
+  // A blocking call: returns its status when it's complete.
+  absl::Status Run(Operation* operation);
+
+  // Starts asynchronous calls, in this order, as one submission. Those on the
+  // heap get a reference of the communicator's. None is started on an error.
+  absl::Status Submit(std::span<Operation* const> operations);
+
+  static constexpr int64_t kForever = -1;
+  // Waits for a submitted call; false if patience ended first, which changes
+  // nothing.
+  bool Wait(Operation* operation, int64_t patience_ms);
+
+  // Waits until every submitted call is complete.
+  absl::Status Finalize();
+
+  // Fails it with Aborted, from any thread, without blocking.
+  void Abort();
+  // OK while it's healthy.
+  absl::Status failure() const;
+
+  void set_timeout_ms(int64_t timeout_ms) { timeout_ms_.store(timeout_ms); }
+  const Membership& membership() const { return parts_.membership; }
+  const Settings& settings() const { return parts_.settings; }
+  const Topology& topology() const { return parts_.topology; }
+  const std::string& name() const { return parts_.name; }
+  const std::string& transport_name() const {
+    return parts_.transports->name();
+  }
+  // Of the last collective that was started; "" before any.
+  std::string_view last_algorithm() const { return *last_algorithm_.load(); }
+  Recorder& recorder() { return *recorder_; }
+  const std::atomic<bool>& aborted() const { return aborted_; }
+  // The cookie of the next child of this color: alike on all its ranks, since
+  // all ranks split alike.
+  uint32_t NextCookie(int color);
+
+  // Drivable: the progress thread's side.
+  Drive DriveOnce() override;
+  Drive PrepareSleep(std::vector<int>* wake_fds) override;
+
+ private:
+  explicit Communicator(Parts parts);
+
+  // What a wait is for: an operation's end, or, with none, the end of all that
+  // were submitted.
+  struct Goal {
+    const Operation* operation = nullptr;
+    int64_t until_ns = INT64_MAX;
+  };
+  bool Reached(const Goal& goal) const;
+  void WaitFor(const Goal& goal);
+
+  bool TryAcquire();
+  void Release();
+  // Takes the token, or not if the goal is reached or the time over first.
+  bool Acquire(const Goal& goal);
+
+  // The rest needs the token.
+
+  // Drives until the goal is reached or the time is over; releases the token.
+  void Drive(const Goal& goal);
+  // Sleeps without the token; true if it was got back.
+  bool SleepOnce(const Goal& goal);
+  void Disarm();
+  // Runs whatever can run; true if anything moved.
+  bool Advance();
+  bool AdvanceCollective();
+  bool AdvanceTransfers();
+  void TakeSubmissions();
+  void Enqueue(Operation* operation);
+  bool StartNext();
+  absl::Status StartCollective();
+  absl::Status StartProgram();
+  void Complete(Operation* operation, absl::Status status);
+  void ReapTransfers();
+  // Looks at aborts and deadlines.
+  void CheckClocks();
+  void CheckDeadline(Operation* operation, int64_t now_ns);
+  std::string DescribeWait(const Operation& operation) const;
+  // Fails the communicator: all its operations are done with the first cause.
+  void Fail(const absl::Status& status);
+  // The name is the table's own, which outlives all calls.
+  void RecordStart(const std::string_view& algorithm);
+  EngineCall EngineCallOf(const CollectiveCall& call) const;
+  bool UsesEngine(const CollectiveCall& call) const;
+
+  class FoldAdapter : public EngineFold {
+   public:
+    void Reset(const Folder* folder, size_t element_bytes);
+    void Fold(std::span<const std::byte* const> inputs,
+              std::span<std::byte* const> results, size_t count) const override;
+
+   private:
+    const Folder* folder_ = nullptr;
+    size_t element_bytes_ = 1;
+    mutable std::vector<FoldOperand> operands_;
+  };
+
+  Parts parts_;
+  WaitPolicy policy_;
+  std::atomic<int64_t> timeout_ms_;
+  std::unique_ptr<Planner> planner_;
+  Executor executor_;
+  std::optional<EngineStage> engine_stage_;
+  std::unique_ptr<PointToPoint> point_to_point_;
+  std::unique_ptr<Recorder> recorder_;
+  ProgressThread* progress_thread_ = nullptr;  // once there was a Submit()
+
+  std::atomic<bool> token_ = false;
+  std::atomic<int> waiters_ = 0;
+  std::atomic<int> unfinished_ = 0;  // submitted and not done
+  std::atomic<bool> aborted_ = false;
+  std::atomic<bool> failed_ = false;
+  std::atomic<bool> submitted_ = false;
+  std::atomic<const std::string_view*> last_algorithm_;
+  mutable Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Operation*> submissions_ ABSL_GUARDED_BY(mutex_);
+
+  // The token holder's.
+  bool armed_ = false;  // peers ring
+  uint32_t quiet_rounds_ = 0;
+  uint32_t next_sequence_ = 1;
+  uint32_t splits_ = 0;
+  Operation* current_ = nullptr;  // the collective that runs
+  bool on_engine_ = false;
+  Operation* queue_head_ = nullptr;  // collectives to come
+  Operation* queue_tail_ = nullptr;
+  std::vector<Operation*> transfers_;  // unfinished
+  Envelope envelope_;                  // of the current collective
+  Folder folder_;                      // likewise
+  FoldAdapter fold_adapter_;
+};
+
+}  // namespace trnccl

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/communicator/create.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ccl/base/clock.h"
+#include "ccl/base/log.h"
+#include "ccl/base/status_macros.h"
+#include "ccl/progress/sleepers.h"
+#include "ccl/topology/host_facts.h"
+
+namespace trnccl {
+namespace {
+
+constexpr std::string_view kVersion = "0.1.0";
+
+// Enough to keep several segments in flight; alike on all ranks by agreement.
+constexpr int kAutoLanes = 4;
+constexpr int kPointToPointLanes = 2;
+
+int LanesOf(const Settings& settings) {
+  return settings.lanes > 0 ? static_cast<int>(settings.lanes) : kAutoLanes;
+}
+
+// Not secret: it tells communicators apart, it keeps nobody out.
+uint32_t CookieOf(const Secret& secret) {
+  uint64_t words[2] = {};
+  std::memcpy(words, secret.data(), std::min(sizeof(words), secret.size()));
+  return MixCookie(words[0] ^ words[1]);
+}
+
+// What is exchanged before anything else: where each rank is.
+absl::StatusOr<Topology> TopologyOf(const std::vector<std::string>& facts,
+                                    int rank) {
+  std::vector<HostFacts> hosts;
+  for (const std::string& text : facts) {
+    ASSIGN_OR_RETURN(HostFacts host, ParseHostFacts(text));
+    hosts.push_back(std::move(host));
+  }
+  return MakeTopology(std::move(hosts), rank);
+}
+
+// The same exchange, over a tree of sockets or over a parent communicator.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  // Every member's text, by the new rank.
+  virtual absl::StatusOr<std::vector<std::string>> AllGather(
+      const std::string& mine) = 0;
+};
+
+struct Founding {
+  Communicator::Parts parts;
+  Deadline deadline = Deadline::Never();
+  const std::atomic<bool>* abort = nullptr;
+};
+
+absl::Status MakeTransports(Communicator::Parts* parts) {
+  ASSIGN_OR_RETURN(parts->sleepers, Sleepers::OfProcess());
+  ASSIGN_OR_RETURN(
+      parts->transports,
+      TransportSet::Create(
+          {.membership = parts->membership,
+           .settings = &parts->settings,
+           .doorbell = &parts->sleepers->doorbell(),
+           .lanes = parts->collective_lanes + kPointToPointLanes}));
+  return absl::OkStatus();
+}
+
+// Makes and connects the transports. A rank that fails still takes part in both
+// exchanges, so that all ranks hear of it at once and nobody goes on alone.
+absl::Status Connect(Exchange* exchange, Founding* founding) {
+  Communicator::Parts& parts = founding->parts;
+  parts.collective_lanes = LanesOf(parts.settings);
+  absl::Status mine = MakeTransports(&parts);
+  ASSIGN_OR_RETURN(
+      std::vector<std::string> addresses,
+      exchange->AllGather(mine.ok() ? parts.transports->address() : ""));
+  if (mine.ok()) {
+    TransportSet::ConnectRequest request{.deadline = founding->deadline,
+                                         .abort = founding->abort};
+    for (size_t rank = 0; rank < addresses.size(); ++rank)
+      request.peers.push_back({.address = std::move(addresses[rank]),
+                               .host = parts.topology.hosts[rank].host_id});
+    mine = parts.transports->Connect(request);
+  }
+  ASSIGN_OR_RETURN(std::vector<std::string> outcomes,
+                   exchange->AllGather(std::string(mine.message())));
+  RETURN_IF_ERROR(mine);
+  for (const std::string& outcome : outcomes)
+    if (!outcome.empty()) return absl::UnavailableError(outcome);
+  return absl::OkStatus();
+}
+
+class BootstrapExchange : public Exchange {
+ public:
+  BootstrapExchange(Bootstrap* bootstrap, Deadline deadline)
+      : bootstrap_(bootstrap), deadline_(deadline) {}
+  absl::StatusOr<std::vector<std::string>> AllGather(
+      const std::string& mine) override {
+    return bootstrap_->AllGather(mine, deadline_);
+  }
+
+ private:
+  Bootstrap* bootstrap_;
+  Deadline deadline_;
+};
+
+// Gathers texts of any length over a communicator: first their lengths, then
+// the texts, padded to the longest. Keeps those of the members.
+class ParentExchange : public Exchange {
+ public:
+  ParentExchange(Communicator* parent, std::vector<int> members)
+      : parent_(parent), members_(std::move(members)) {}
+
+  absl::StatusOr<std::vector<std::string>> AllGather(
+      const std::string& mine) override {
+    const uint64_t bytes = mine.size();
+    ASSIGN_OR_RETURN(
+        std::string lengths,
+        Gather({reinterpret_cast<const char*>(&bytes), sizeof(bytes)}));
+    std::vector<uint64_t> sizes(parent_->membership().ranks);
+    std::memcpy(sizes.data(), lengths.data(), lengths.size());
+    const uint64_t longest = *std::max_element(sizes.begin(), sizes.end());
+    std::string padded = mine;
+    padded.resize(longest);
+    ASSIGN_OR_RETURN(std::string all, Gather(padded));
+    std::vector<std::string> texts;
+    for (const int member : members_)
+      texts.push_back(all.substr(member * longest, sizes[member]));
+    return texts;
+  }
+
+  // As many bytes from every rank of the parent.
+  absl::StatusOr<std::string> Gather(std::string_view mine) {
+    std::string all(mine.size() * parent_->membership().ranks, '\0');
+    const auto count = static_cast<int64_t>(mine.size());
+    Operation operation;
+    operation.call = {.collective = Collective::kAllGather,
+                      .type = DataType::kUint8,
+                      .input = reinterpret_cast<const std::byte*>(mine.data()),
+                      .output = reinterpret_cast<std::byte*>(all.data()),
+                      .input_counts = BlockCounts::Even(count),
+                      .output_counts = BlockCounts::Even(count)};
+    RETURN_IF_ERROR(parent_->Run(&operation));
+    return all;
+  }
+
+ private:
+  Communicator* parent_;
+  std::vector<int> members_;
+};
+
+struct Choice {
+  int32_t color = 0;
+  int32_t key = 0;
+};
+
+// The parent's ranks of one color, by key and then by rank.
+std::vector<int> MembersOf(const std::vector<Choice>& choices, int color) {
+  std::vector<int> members;
+  for (size_t rank = 0; rank < choices.size(); ++rank)
+    if (choices[rank].color == color) members.push_back(static_cast<int>(rank));
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return choices[a].key < choices[b].key;
+  });
+  return members;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
+    const MakeRequest& request) {
+  const Settings& settings = request.settings;
+  const Deadline deadline = Deadline::After(settings.bootstrap_timeout_ms);
+  ASSIGN_OR_RETURN(HostFacts facts, GatherHostFacts(settings.host_id));
+  BootstrapOptions options{
+      .patience = {deadline, request.abort},
+      .host = facts.hostname,
+      .agreement = absl::StrCat("version=", std::string(kVersion), "\n",
+                                AgreedSettingsText(settings)),
+      .interfaces = {.names = settings.socket_ifname,
+                     .family = settings.socket_family}};
+  ASSIGN_OR_RETURN(std::unique_ptr<Bootstrap> bootstrap,
+                   Bootstrap::Connect(request.id, request.membership, options));
+  Founding founding{.parts = {.membership = request.membership,
+                              .name = request.name,
+                              .settings = settings,
+                              .cookie = CookieOf(request.id.secret)},
+                    .deadline = deadline,
+                    .abort = request.abort};
+  ASSIGN_OR_RETURN(std::vector<std::string> all,
+                   bootstrap->AllGather(HostFactsText(facts), deadline));
+  ASSIGN_OR_RETURN(founding.parts.topology,
+                   TopologyOf(all, request.membership.rank));
+  BootstrapExchange exchange(bootstrap.get(), deadline);
+  RETURN_IF_ERROR(Connect(&exchange, &founding));
+  founding.parts.bootstrap = std::move(bootstrap);
+  return Communicator::Create(std::move(founding.parts));
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
+    Communicator* parent, const SplitRequest& request) {
+  const int parent_ranks = parent->membership().ranks;
+  const Choice mine{request.color, request.key};
+  ParentExchange everyone(parent, {});
+  ASSIGN_OR_RETURN(
+      const std::string gathered,
+      everyone.Gather({reinterpret_cast<const char*>(&mine), sizeof(mine)}));
+  std::vector<Choice> choices(parent_ranks);
+  std::memcpy(choices.data(), gathered.data(), gathered.size());
+  const std::vector<int> members = MembersOf(choices, request.color);
+  const auto me =
+      std::find(members.begin(), members.end(), parent->membership().rank);
+  Founding founding{
+      .deadline = Deadline::After(request.settings.bootstrap_timeout_ms),
+      .abort = &parent->aborted()};
+  Communicator::Parts& parts = founding.parts;
+  parts.name = request.name;
+  parts.settings = request.settings;
+  parts.cookie = parent->NextCookie(request.color);
+  parts.membership = {.rank = static_cast<int>(me - members.begin()),
+                      .ranks = static_cast<int>(members.size())};
+  ParentExchange exchange(parent, members);
+  if (request.color == kNoColor) {
+    // The others' two exchanges are collective over the parent.
+    for (int i = 0; i < 2; ++i)
+      RETURN_IF_ERROR(exchange.AllGather("").status());
+    return nullptr;
+  }
+  std::vector<HostFacts> hosts;
+  for (const int member : members)
+    hosts.push_back(parent->topology().hosts[member]);
+  parts.topology = MakeTopology(std::move(hosts), parts.membership.rank);
+  RETURN_IF_ERROR(Connect(&exchange, &founding));
+  return Communicator::Create(std::move(parts));
+}
+
+}  // namespace trnccl

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// One call on its way: what was asked for, and what became of it. A blocking
+// call's lives on the caller's stack; an asynchronous one's belongs to its
+// request and to the communicator until both have let go.
+//
+// Thread rule: the fields are the communicator's from submission until `done`,
+// which any thread may look at; then everyone may read them.
+//
+//   Operation operation;
+//   operation.call = {.collective = Collective::kBarrier};
+//   absl::Status status = communicator.Run(&operation);
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ccl/executor/call.h"
+#include "ccl/point_to_point/transfer.h"
+
+namespace trnccl {
+
+// What a receive got; laid out as the C interface's.
+struct ReceiveStatus {
+  int source = 0;
+  int64_t tag = 0;
+  size_t count = 0;
+};
+
+struct Operation {
+  enum class Kind : uint8_t { kCollective, kTransfer };
+
+  Kind kind = Kind::kCollective;
+  CollectiveCall call;                      // kCollective
+  Transfer transfer;                        // kTransfer
+  ReceiveStatus* receive_status = nullptr;  // filled at completion
+  int64_t timeout_ms = 0;  // 0: the communicator's
+  bool on_heap = false;    // counted by `references`
+
+  // Copies the arrays of a v-variant, whose caller keeps them only during the
+  // call itself.
+  void OwnCounts();
+
+  // Of an operation on the heap.
+  void Release() {
+    if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  std::atomic<bool> done = false;
+  absl::Status status;  // once done
+  std::atomic<int> references = 1;
+
+  // The communicator's own.
+  Operation* next = nullptr;
+  bool asynchronous = false;
+  uint32_t sequence = 0;
+  uint64_t record = 0;
+  int64_t started_ns = 0;  // when its deadline began to run; 0: not yet
+  std::vector<int64_t> counts;
+};
+
+}  // namespace trnccl

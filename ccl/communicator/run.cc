@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The part of Communicator that needs the token: starting, advancing, ending.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ccl/base/clock.h"
+#include "ccl/base/log.h"
+#include "ccl/base/status_macros.h"
+#include "ccl/communicator/checks.h"
+#include "ccl/communicator/communicator.h"
+
+namespace trnccl {
+namespace {
+
+constexpr std::string_view kEngineName = "engine";
+
+// Below this it isn't worth looking whether a buffer is registered.
+constexpr size_t kReferenceBytes = 1024;
+
+// How often arrivals of point-to-point are looked for while no transfer waits
+// for any: often enough that a peer's sends aren't held up.
+constexpr uint32_t kQuietRounds = 64;
+
+}  // namespace
+
+void Communicator::FoldAdapter::Reset(const Folder* folder,
+                                      size_t element_bytes) {
+  folder_ = folder;
+  element_bytes_ = element_bytes;
+}
+
+void Communicator::FoldAdapter::Fold(std::span<const std::byte* const> inputs,
+                                     std::span<std::byte* const> results,
+                                     size_t count) const {
+  operands_.resize(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    operands_[i] = {.data = inputs[i], .raw = true};
+  void* folded[2] = {};
+  const size_t at_once = std::min<size_t>(results.size(), 2);
+  std::copy_n(results.begin(), at_once, folded);
+  folder_->Fold({.operands = operands_,
+                 .results = {folded, at_once},
+                 .count = count,
+                 .finish = true});
+  for (size_t i = at_once; i < results.size(); ++i)
+    std::memcpy(results[i], results[0], count * element_bytes_);
+}
+
+bool Communicator::Advance() {
+  if (aborted_.load(std::memory_order_relaxed)) [[unlikely]] {
+    Fail(absl::OkStatus());
+    return false;
+  }
+  if (submitted_.load(std::memory_order_relaxed)) [[unlikely]]
+    TakeSubmissions();
+  bool moved = false;
+  if (current_ != nullptr || queue_head_ != nullptr)
+    moved = AdvanceCollective();
+  if (point_to_point_->busy() ||
+      (!moved && ++quiet_rounds_ % kQuietRounds == 0))
+    moved |= AdvanceTransfers();
+  if (!moved) {
+    const absl::Status status = parts_.transports->Progress();
+    if (!status.ok()) [[unlikely]]
+      Fail(status);
+  }
+  return moved;
+}
+
+bool Communicator::AdvanceCollective() {
+  if (current_ == nullptr) return StartNext();
+  const Advanced advanced =
+      on_engine_ ? engine_stage_->Advance() : executor_.Advance();
+  switch (advanced) {
+    case Advanced::kNothing:
+      return false;
+    case Advanced::kSomething:
+      return true;
+    case Advanced::kFailed:
+      Fail(on_engine_ ? engine_stage_->status() : executor_.status());
+      return true;
+    case Advanced::kDone:
+      break;
+  }
+  if (on_engine_ && engine_stage_->declined()) {
+    const absl::Status status = StartProgram();
+    if (!status.ok()) Fail(status);
+    return true;
+  }
+  Complete(std::exchange(current_, nullptr), absl::OkStatus());
+  return true;
+}
+
+void Communicator::TakeSubmissions() {
+  std::vector<Operation*> taken;
+  {
+    MutexLock lock(mutex_);
+    taken.swap(submissions_);
+    submitted_.store(false);
+  }
+  for (Operation* operation : taken) Enqueue(operation);
+}
+
+void Communicator::Enqueue(Operation* operation) {
+  if (operation->kind == Operation::Kind::kTransfer) {
+    Transfer& transfer = operation->transfer;
+    if (transfer.direction == Transfer::kSend)
+      transfer.region =
+          parts_.transports->FindRegion(transfer.buffer, transfer.bytes);
+    operation->record = recorder_->Schedule(
+        {.kind = transfer.direction == Transfer::kSend ? CallKind::kSend
+                                                       : CallKind::kReceive,
+         .type = transfer.type,
+         .count = transfer.bytes / ElementBytes(transfer.type),
+         .peer = transfer.peer,
+         .tag = static_cast<int32_t>(transfer.tag)});
+    recorder_->Start(operation->record, nullptr);
+    transfers_.push_back(operation);
+    point_to_point_->Start(&transfer);
+    ReapTransfers();
+    return;
+  }
+  const CollectiveCall& call = operation->call;
+  operation->record = recorder_->Schedule(
+      {.kind = KindOf(call.collective),
+       .type = call.type,
+       .op = call.op,
+       .count = static_cast<uint64_t>(call.output_counts.even_count),
+       .peer = SpecOf(call.collective).rooted ? call.root : -1});
+  operation->next = nullptr;
+  if (queue_tail_ == nullptr) {
+    queue_head_ = operation;
+  } else {
+    queue_tail_->next = operation;
+  }
+  queue_tail_ = operation;
+  if (current_ == nullptr) StartNext();
+}
+
+bool Communicator::StartNext() {
+  if (queue_head_ == nullptr) return false;
+  current_ = queue_head_;
+  queue_head_ = current_->next;
+  if (queue_head_ == nullptr) queue_tail_ = nullptr;
+  const absl::Status status = StartCollective();
+  if (!status.ok()) [[unlikely]]
+    Fail(status);
+  return true;
+}
+
+absl::Status Communicator::StartCollective() {
+  const CollectiveCall& call = current_->call;
+  current_->sequence = next_sequence_++;
+  envelope_ = FingerprintOf(
+      call, {.cookie = parts_.cookie, .sequence = current_->sequence});
+  if (SpecOf(call.collective).reduces) {
+    ASSIGN_OR_RETURN(folder_, MakeFolder({.type = call.type,
+                                          .op = call.op,
+                                          .factor = call.factor,
+                                          .ranks = parts_.membership.ranks}));
+  }
+  on_engine_ = false;
+  if (!engine_stage_.has_value() || !UsesEngine(call)) return StartProgram();
+  fold_adapter_.Reset(&folder_, ElementBytes(call.type));
+  on_engine_ = true;
+  RecordStart(kEngineName);
+  engine_stage_->Start({.call = EngineCallOf(call), .envelope = envelope_});
+  return absl::OkStatus();
+}
+
+void Communicator::RecordStart(const std::string_view& algorithm) {
+  last_algorithm_.store(&algorithm, std::memory_order_relaxed);
+  recorder_->Start(current_->record, algorithm.data());
+}
+
+EngineCall Communicator::EngineCallOf(const CollectiveCall& call) const {
+  return {.collective = call.collective,
+          .element_bytes = ElementBytes(call.type),
+          .count = call.output_counts.even_count,
+          .root = call.root,
+          .input = call.input,
+          .output = call.output,
+          .fold = &fold_adapter_};
+}
+
+// By what all ranks know alike. Premultiplied sums have a factor a rank, which
+// only that rank can apply.
+bool Communicator::UsesEngine(const CollectiveCall& call) const {
+  const Spec& spec = SpecOf(call.collective);
+  if (spec.uneven || (spec.reduces && call.op == ReduceOp::kPremulSum))
+    return false;
+  return planner_->PrefersEngine(call) &&
+         parts_.transports->engine()->Accepts(EngineCallOf(call));
+}
+
+absl::Status Communicator::StartProgram() {
+  const CollectiveCall& call = current_->call;
+  const Spec& spec = SpecOf(call.collective);
+  on_engine_ = false;
+  ASSIGN_OR_RETURN(const Plan* plan, planner_->PlanFor(call));
+  RecordStart(plan->program->algorithm->name);
+  Executor::Job job{.call = call,
+                    .plan = plan,
+                    .folder = spec.reduces ? &folder_ : nullptr,
+                    .envelope = envelope_};
+  job.wide_partials = parts_.settings.determinism == Determinism::kStrict &&
+                      spec.reduces && IsNarrowFloat(call.type);
+  const BufferSizes bytes = SizesOf(call, parts_.membership);
+  if (std::max(bytes.input_bytes, bytes.output_bytes) > kReferenceBytes) {
+    job.input_region =
+        parts_.transports->FindRegion(call.input, bytes.input_bytes);
+    job.output_region =
+        parts_.transports->FindRegion(call.output, bytes.output_bytes);
+  }
+  return executor_.Start(job);
+}
+
+bool Communicator::AdvanceTransfers() {
+  const absl::StatusOr<bool> moved = point_to_point_->Advance();
+  if (!moved.ok()) [[unlikely]] {
+    Fail(moved.status());
+    return true;
+  }
+  if (*moved) ReapTransfers();
+  return *moved;
+}
+
+void Communicator::ReapTransfers() {
+  std::vector<Operation*> done;
+  std::erase_if(transfers_, [&](Operation* operation) {
+    if (operation->transfer.done) done.push_back(operation);
+    return operation->transfer.done;
+  });
+  for (Operation* operation : done)
+    Complete(operation, operation->transfer.status);
+}
+
+void Communicator::Complete(Operation* operation, absl::Status status) {
+  if (operation->kind == Operation::Kind::kTransfer &&
+      operation->receive_status != nullptr && status.ok()) {
+    const Transfer& transfer = operation->transfer;
+    *operation->receive_status = {
+        .source = transfer.source,
+        .tag = transfer.received_tag,
+        .count = transfer.received_bytes / ElementBytes(transfer.type)};
+  }
+  if (status.ok()) {
+    recorder_->Complete(operation->record);
+  } else {
+    recorder_->Fail(operation->record);
+  }
+  operation->status = std::move(status);
+  if (operation->asynchronous) unfinished_.fetch_sub(1);
+  // Its owner may free a blocking call's operation as soon as it's done.
+  const bool shared = operation->on_heap;
+  operation->done.store(true, std::memory_order_release);
+  if (shared) operation->Release();
+}
+
+void Communicator::CheckClocks() {
+  if (aborted_.load(std::memory_order_relaxed)) {
+    Fail(absl::OkStatus());
+    return;
+  }
+  const int64_t now_ns = NowNs();
+  if (current_ != nullptr) CheckDeadline(current_, now_ns);
+  for (size_t i = 0; i < transfers_.size(); ++i)
+    CheckDeadline(transfers_[i], now_ns);
+}
+
+void Communicator::CheckDeadline(Operation* operation, int64_t now_ns) {
+  if (operation->started_ns == 0) operation->started_ns = now_ns;
+  const int64_t timeout_ms = operation->timeout_ms > 0
+                                 ? operation->timeout_ms
+                                 : timeout_ms_.load(std::memory_order_relaxed);
+  const int64_t waited_ms = (now_ns - operation->started_ns) / 1'000'000;
+  if (waited_ms < timeout_ms) return;
+  Fail(absl::DeadlineExceededError(absl::StrCat(
+      "rank ", parts_.membership.rank, ": ", DescribeWait(*operation),
+      " after ", waited_ms, " ms (its deadline is ", timeout_ms,
+      " ms); see whether those ranks live and make the same call, or raise "
+      "TRNCCL_TIMEOUT_MS")));
+}
+
+std::string Communicator::DescribeWait(const Operation& operation) const {
+  if (operation.kind == Operation::Kind::kTransfer)
+    return point_to_point_->Describe(operation.transfer);
+  if (!on_engine_)
+    return absl::StrCat(DescribeCall(envelope_), " ", executor_.DescribeWait());
+  return absl::StrCat(DescribeCall(envelope_), " waits for rank ",
+                      absl::StrJoin(engine_stage_->WaitsFor(), ", "),
+                      " (on the engine)");
+}
+
+void Communicator::Fail(const absl::Status& status) {
+  absl::Status cause;
+  {
+    MutexLock lock(mutex_);
+    if (failure_.ok()) failure_ = status;
+    cause = failure_;
+    for (Operation* operation : submissions_) transfers_.push_back(operation);
+    submissions_.clear();
+    submitted_.store(false);
+  }
+  failed_.store(true);
+  point_to_point_->FailAll(cause);
+  std::vector<Operation*> ended;
+  ended.swap(transfers_);
+  if (current_ != nullptr) ended.push_back(std::exchange(current_, nullptr));
+  for (Operation* queued = std::exchange(queue_head_, nullptr);
+       queued != nullptr; queued = queued->next)
+    ended.push_back(queued);
+  queue_tail_ = nullptr;
+  if (!ended.empty()) {
+    TRNCCL_LOG(LogLevel::kError, LogContext(parts_.membership, parts_.name),
+               cause.message());
+  }
+  for (Operation* operation : ended) {
+    const bool finished = operation->kind == Operation::Kind::kTransfer &&
+                          operation->transfer.done &&
+                          operation->transfer.status.ok();
+    Complete(operation, finished ? absl::OkStatus() : cause);
+  }
+}
+
+}  // namespace trnccl

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The one place that names concrete transports: makes those that a communicator
+// needs, connects each rank by the first that reaches it, and answers for all
+// of them together.
+//
+// To add a transport: a row of the table in transport_set.cc.
+//
+// Thread rule: thread-compatible; owned with its communicator.
+//
+//   ASSIGN_OR_RETURN(auto set, TransportSet::Create(options));
+//   ... all ranks exchange set->address() ...
+//   RETURN_IF_ERROR(set->Connect(peers, deadline));
+//   set->routes()[3].transport->Peek(...);
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ccl/base/clock.h"
+#include "ccl/base/membership.h"
+#include "ccl/base/settings.h"
+#include "ccl/route.h"
+#include "transports/doorbell.h"
+#include "transports/engine.h"
+#include "transports/transport.h"
+
+namespace trnccl {
+
+class TransportSet {
+ public:
+  struct Options {
+    Membership membership;
+    const Settings* settings = nullptr;  // read during Create() alone
+    const Doorbell* doorbell = nullptr;  // outlives this
+    int lanes = 1;                       // alike on all ranks
+  };
+  static absl::StatusOr<std::unique_ptr<TransportSet>> Create(
+      const Options& options);
+
+  // What the other ranks need of this one, as text.
+  std::string address() const;
+
+  struct Peer {
+    std::string address;  // its set's address(); this rank's own is unused
+    std::string host;     // its node, and how errors name it
+  };
+  struct ConnectRequest {
+    std::vector<Peer> peers;  // by rank
+    Deadline deadline = Deadline::Never();
+    const std::atomic<bool>* abort = nullptr;
+  };
+  // Unavailable, naming the rank and what was tried, if one can't be reached.
+  absl::Status Connect(const ConnectRequest& request);
+
+  const Routes& routes() const { return routes_; }
+  // Null where no engine serves all ranks.
+  Engine* engine() const { return engine_.get(); }
+  // "shm", or the names of all that are used.
+  const std::string& name() const { return name_; }
+  // The longest message of each of the transports.
+  size_t slice_bytes() const { return slice_bytes_; }
+
+  absl::Status Progress();
+  void SetSleep(Sleep sleep);
+  const std::vector<int>& wake_fds() const { return wake_fds_; }
+
+  // Registered memory that holds the bytes, or null. Memory of
+  // trncclMemAlloc() is registered when first seen here.
+  const Region* FindRegion(const std::byte* pointer, size_t bytes);
+
+ private:
+  struct Registered {
+    uint64_t inode;  // of the shared memory: tells it from a later one
+    std::unique_ptr<Region> region;
+  };
+  struct Member {
+    std::unique_ptr<Transport> transport;
+    std::vector<Registered> regions;
+  };
+  explicit TransportSet(const Options& options)
+      : membership_(options.membership), lanes_(options.lanes) {}
+  // Finds the transport for a peer and adds the peer to its wishes.
+  absl::Status Assign(const ConnectRequest& request, int peer,
+                      std::vector<ConnectOptions>* wanted);
+
+  Membership membership_;
+  int lanes_;
+  std::vector<Member> members_;
+  std::unique_ptr<Engine> engine_;
+  Routes routes_;
+  std::string name_;
+  size_t slice_bytes_ = 0;
+  std::vector<int> wake_fds_;
+};
+
+}  // namespace trnccl
