@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "algorithms/catalog.h"
+#include "algorithms/grids.h"
 #include "algorithms/schedule.h"
 #include "algorithms/spec.h"
 #include "algorithms/verifier.h"
@@ -30,12 +31,14 @@ namespace {
 // Damages one schedule at one place at a time, and counts who notices.
 class Mutator {
  public:
-  Mutator(const Algorithm& algorithm, const Claim& claim)
+  Mutator(const Algorithm& algorithm, const Shape& shape)
       : algorithm_(algorithm),
-        claim_(claim),
-        schedule_(BuildSchedule(algorithm,
-                                {.ranks = claim.ranks, .root = claim.root})),
-        total_(SpecOf(claim.collective).blocks(claim.ranks) *
+        claim_({.collective = algorithm.collective,
+                .ranks = shape.ranks,
+                .root = shape.root,
+                .proofs = algorithm.proofs}),
+        schedule_(BuildSchedule(algorithm, shape)),
+        total_(SpecOf(algorithm.collective).blocks(shape.ranks) *
                schedule_.programs[0].chunks_per_block) {}
 
   void Run() {
@@ -102,8 +105,12 @@ class Mutator {
   }
 
   void MutateData(Lane& lane, size_t i) {
+    // Copying all chunks from buffer to buffer may start with any of them.
+    const bool starts_anywhere =
+        ChunkCount(lane.steps[i]) == total_ && IsLocal(lane.steps[i]);
     for (size_t k = 0; k < lane.steps[i].spans.size(); ++k) {
       Try("chunk off by one", lane, i, [&] {
+        if (starts_anywhere) return;
         int64_t& first = lane.steps[i].spans[k].first;
         first = (first + 1) % total_;
       });
@@ -138,6 +145,15 @@ class Mutator {
         peer = (peer + 1) % claim_.ranks;
       });
     }
+  }
+
+  // Without messages and scratch, which keep chunks in an order.
+  static bool IsLocal(const Step& step) {
+    return step.send_to.empty() && step.store.buffer != Buffer::kScratch &&
+           std::ranges::all_of(step.operands, [](const Operand& operand) {
+             return operand.peer == Operand::kNoPeer &&
+                    operand.place.buffer != Buffer::kScratch;
+           });
   }
 
   // The next step of the lane that changes what step i reads, or i itself.
@@ -186,21 +202,28 @@ class Mutator {
   const int64_t total_;
 };
 
+void MutateAll(const Algorithm& algorithm, Shape shape) {
+  const bool rooted = SpecOf(algorithm.collective).rooted;
+  for (int root : std::set<int>{0, rooted ? shape.ranks - 1 : 0}) {
+    shape.root = root;
+    if (algorithm.legal(shape)) Mutator(algorithm, shape).Run();
+  }
+}
+
 TEST(Verifier, RefusesEveryMutantOfEverySchedule) {
+  const Grid grids[] = {PackedGrid(std::vector{2, 2}),
+                        PackedGrid(std::vector{3, 2}),
+                        PackedGrid(std::vector{4, 1, 3})};
   for (const Algorithm& algorithm : Catalog()) {
     for (int ranks = 2; ranks <= 8; ++ranks) {
-      std::set<int> roots = {0};
-      if (SpecOf(algorithm.collective).rooted) roots.insert(ranks - 1);
-      for (int root : roots) {
-        if (!algorithm.legal({.ranks = ranks, .root = root})) continue;
-        Mutator(algorithm, {.collective = algorithm.collective,
-                            .ranks = ranks,
-                            .root = root,
-                            .proofs = algorithm.proofs})
-            .Run();
-        if (testing::Test::HasFailure()) return;
-      }
+      MutateAll(algorithm, {.ranks = ranks});
     }
+    for (const Grid& grid : grids) {
+      // Without a grid the same has been done already.
+      const Shape shape = {.ranks = RanksOf(grid), .grid = &grid};
+      if (!algorithm.legal({.ranks = shape.ranks})) MutateAll(algorithm, shape);
+    }
+    if (testing::Test::HasFailure()) return;
   }
   for (const auto& [kind, count] : Mutator::counts()) {
     std::cout << kind << ": refused " << count.first << " of " << count.second
