@@ -80,7 +80,7 @@ class GuardedBuffer {
   std::byte* data() { return bytes_.data() + kGuardBytes; }
   size_t size() const { return bytes_.size() - 2 * kGuardBytes; }
 
-  // Each position's byte depends on the name and the position.
+  // What stands where depends on the name and the position.
   void Fill(const MessageName& name);
   // Whether it begins with `count` bytes of that message, and the rest of it
   // and the guards are untouched.
