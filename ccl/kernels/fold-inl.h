@@ -78,12 +78,13 @@ class Loop {
       : op_(spec), call_(call) {}
 
   HWY_INLINE void Run() const {
-    constexpr size_t kUnits = 4;
     const size_t end = call_.count * Lanes::kElementBytes;
     size_t offset = 0;
-    for (; end - offset >= kUnits * Lanes::kBytes;
-         offset += kUnits * Lanes::kBytes)
-      Step<kUnits>(offset, Whole());
+    if constexpr (Lanes::kUnits > 1) {
+      constexpr size_t kStride = Lanes::kUnits * Lanes::kBytes;
+      for (; end - offset >= kStride; offset += kStride)
+        Step<Lanes::kUnits>(offset, Whole());
+    }
     for (; end - offset >= Lanes::kBytes; offset += Lanes::kBytes)
       Step<1>(offset, Whole());
     if (offset < end) Step<1>(offset, Part{end - offset});

@@ -3,7 +3,8 @@
 //
 // How elements lie in memory and what they become in registers: each Lanes
 // class loads and stores one unit, kBytes of memory, as a Pack of accumulators.
-// No alignment is assumed.
+// kUnits of them are folded side by side where that hides an addition's
+// latency. No alignment is assumed.
 //
 // Compiled once per instruction set and therefore without an include guard:
 // only operators-inl.h includes this.
@@ -27,10 +28,17 @@ using Tag = hn::ScalableTag<T>;
 template <class T>
 using Vector = hn::Vec<Tag<T>>;
 
+// Constructors that the compiler writes lack the instruction set that those of
+// the vectors may need.
 template <class T, size_t kSize>
 struct Pack {
   using Lane = T;
   static constexpr size_t kVectors = kSize;
+
+  HWY_INLINE Pack() {}
+  explicit HWY_INLINE Pack(Vector<T> v) : vectors{v} {}
+  HWY_INLINE Pack(Vector<T> v, Vector<T> w) : vectors{v, w} {}
+
   Vector<T> vectors[kSize];
 };
 
@@ -62,11 +70,12 @@ template <class T, size_t kLanesPerElement = 1>
 struct DirectLanes {
   using Acc = Pack<T, 1>;
   using Wide = void;
+  static constexpr size_t kUnits = kOneLane ? 1 : 4;
   static constexpr size_t kElementBytes = sizeof(T) * kLanesPerElement;
   static constexpr size_t kBytes = hn::MaxLanes(Tag<T>()) * sizeof(T);
 
   static HWY_INLINE Acc Load(const uint8_t* bytes) {
-    return {{LoadAt(Tag<T>(), bytes)}};
+    return Acc(LoadAt(Tag<T>(), bytes));
   }
   static HWY_INLINE void Store(const Acc& acc, uint8_t* bytes) {
     StoreAt(acc.vectors[0], Tag<T>(), bytes);
@@ -79,6 +88,7 @@ template <class T>
 struct PairLanes {
   using Acc = Pack<T, 2>;
   using Wide = void;
+  static constexpr size_t kUnits = 1;
   static constexpr size_t kElementBytes = 2 * sizeof(T);
   static constexpr size_t kBytes = hn::MaxLanes(Tag<T>()) * kElementBytes;
 

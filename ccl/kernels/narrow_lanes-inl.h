@@ -95,13 +95,14 @@ struct SmallFloatLanes {
   using Acc = Pack<float, 1>;
   using Wide = DirectLanes<float>;
   using Bits = typename Format::Bits;
+  static constexpr size_t kUnits = 1;
   static constexpr size_t kElementBytes = sizeof(Bits);
   static constexpr size_t kBytes = hn::MaxLanes(Tag<float>()) * kElementBytes;
 
   static HWY_INLINE Acc Load(const uint8_t* bytes) {
     const hn::Rebind<Bits, Tag<float>> narrow;
-    return {
-        {Format::Decode(hn::PromoteTo(Tag<int32_t>(), LoadAt(narrow, bytes)))}};
+    return Acc(
+        Format::Decode(hn::PromoteTo(Tag<int32_t>(), LoadAt(narrow, bytes))));
   }
   static HWY_INLINE void Store(const Acc& acc, uint8_t* bytes) {
     const hn::Rebind<Bits, Tag<float>> narrow;
@@ -116,12 +117,13 @@ template <class Half>
 struct HardwareHalfLanes {
   using Acc = Pack<float, 1>;
   using Wide = DirectLanes<float>;
+  static constexpr size_t kUnits = 4;
   static constexpr size_t kElementBytes = 2;
   static constexpr size_t kBytes = hn::MaxLanes(Tag<float>()) * kElementBytes;
 
   static HWY_INLINE Acc Load(const uint8_t* bytes) {
     const hn::Rebind<Half, Tag<float>> narrow;
-    return {{hn::PromoteTo(Tag<float>(), LoadAt(narrow, bytes))}};
+    return Acc(hn::PromoteTo(Tag<float>(), LoadAt(narrow, bytes)));
   }
   static HWY_INLINE void Store(const Acc& acc, uint8_t* bytes) {
     const hn::Rebind<Half, Tag<float>> narrow;
@@ -143,6 +145,7 @@ using Float16Lanes =
 template <class Lane>
 struct BFloat16Pairs {
   using Acc = Pack<float, 2>;
+  static constexpr size_t kUnits = 2;
   static constexpr size_t kElementBytes = 2;
   static constexpr size_t kBytes = hn::MaxLanes(Tag<Lane>()) * sizeof(Lane);
 
@@ -165,8 +168,8 @@ struct BFloat16Pairs {
   static HWY_INLINE Acc Load(const uint8_t* bytes) {
     const Vector<Lane> pair = LoadAt(Tag<Lane>(), bytes);
     const auto odd = hn::And(pair, hn::Set(Tag<Lane>(), 0xffff0000u));
-    return {{hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(pair)),
-             hn::BitCast(Tag<float>(), odd)}};
+    return Acc(hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(pair)),
+               hn::BitCast(Tag<float>(), odd));
   }
   static HWY_INLINE void Store(const Acc& acc, uint8_t* bytes) {
     const Tag<uint16_t> d16;

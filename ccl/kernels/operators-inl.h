@@ -64,11 +64,14 @@ struct Product : Operator<T> {
 
 // x86's minimum gives the second operand where one is NaN or both are zero.
 // Taking it both ways and joining the bits keeps any NaN and any minus sign.
-// Highway's portable targets drop a NaN instead.
+// Highway's other targets give the operand that's no NaN.
+inline constexpr bool kMinimumKeepsNan =
+    HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128;
+
 template <class T>
 HWY_INLINE Vector<T> FloatMin(Vector<T> a, Vector<T> b) {
   Vector<T> result = hn::Or(hn::Min(a, b), hn::Min(b, a));
-  if constexpr (HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128) {
+  if constexpr (!kMinimumKeepsNan) {
     result = hn::IfThenElse(hn::IsNaN(a), a, result);
     result = hn::IfThenElse(hn::IsNaN(b), b, result);
   }
