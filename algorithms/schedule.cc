@@ -57,17 +57,18 @@ int64_t MostChunksPerMessage(const Program& program) {
 }
 
 std::string Dump(const Step& step) {
-  std::string text =
-      absl::StrCat("[",
-                   absl::StrJoin(step.spans, ", ",
-                                 [](std::string* out, const Span& span) {
-                                   absl::StrAppend(out, DumpSpan(span));
-                                 }),
-                   "] ",
-                   absl::StrJoin(step.operands, " + ",
-                                 [](std::string* out, const Operand& operand) {
-                                   absl::StrAppend(out, DumpOperand(operand));
-                                 }));
+  std::string text = "[";
+  const char* separator = "";
+  for (const Span& span : step.spans) {
+    absl::StrAppend(&text, separator, DumpSpan(span));
+    separator = ", ";
+  }
+  separator = "] ";
+  for (const Operand& operand : step.operands) {
+    absl::StrAppend(&text, separator, DumpOperand(operand));
+    separator = " + ";
+  }
+  if (step.operands.empty()) absl::StrAppend(&text, "]");
   if (step.stores) absl::StrAppend(&text, " => ", DumpPlace(step.store));
   if (!step.send_to.empty()) {
     absl::StrAppend(&text, " -> ", absl::StrJoin(step.send_to, ", "));
