@@ -470,6 +470,18 @@ TEST(LongMessages, KeepApartWhenTheirIdsWrap) {
   }
 }
 
+TEST(LongMessages, PassOverAnIdThatAnOldOfferStillHolds) {
+  TestWorld world({.first_id = UINT32_MAX - 1});
+  GuardedBuffer source(2 * kSliceBytes);
+  Transfer old = SendOf(source, 1, 0), next = SendOf(source, 1, 1);
+  world[0].Start(&old);
+  ASSERT_EQ(old.id, UINT32_MAX - 1);
+  world.Step(1);
+  old.id = UINT32_MAX;  // as if made a whole lap of ids ago
+  world[0].Start(&next);
+  EXPECT_EQ(next.id, 0u);
+}
+
 // ---- Telling and failing ---------------------------------------------------
 
 TEST(PointToPoint, TellsWhatATransferWaitsFor) {
