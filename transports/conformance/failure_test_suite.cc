@@ -131,6 +131,37 @@ TEST_P(Conformance, AKilledRankIsNamedByAllOthers) {
   }
 }
 
+// Waits until a peer's end shows, then looks for an error once more.
+std::string ExpectNoErrorAtEnd(Transport& transport) {
+  std::vector<pollfd> deaths;
+  for (const int fd : transport.traits().wake_fds) {
+    deaths.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  }
+  if (poll(deaths.data(), deaths.size(), 30'000) != 1) return "nobody left";
+  transport.SetSleep(Sleep::kAwake);
+  const absl::Status status = transport.Progress();
+  return status.ok() ? "" : status.ToString();
+}
+
+TEST_P(Conformance, ARankThatLeftInOrderIsNoError) {
+  if (!GetParam().processes) GTEST_SKIP() << "ranks are no processes";
+  Boards board;
+  const auto children = ForkRanks(
+      GetParam(), *board, [&](Transport& transport, int rank) -> std::string {
+        if (rank == 1) return "";
+        const std::string wrong = ExpectNoErrorAtEnd(transport);
+        // The two others leave together.
+        (*board).posted.fetch_add(1);
+        while ((*board).posted.load() < 2 * kRanks - 1) sched_yield();
+        return wrong;
+      });
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
 TEST_P(Conformance, WhatALeavingRankSentCanStillBeRead) {
   Team team(GetParam(), {.ranks = 2});
   const Traits& traits = team[0].traits();

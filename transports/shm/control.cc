@@ -38,6 +38,7 @@ void Control::Initialise(const Header& start) {
   header().token = start.token;
   header().rank = start.rank;
   header().first_sequence = start.first_sequence;
+  header().sleep_barriers = start.sleep_barriers;
   for (size_t link = 0; link < shape_.links(); ++link) {
     consumed(link).store(start.first_sequence, std::memory_order_relaxed);
     // Each slot holds what the lap before would have left there, which no

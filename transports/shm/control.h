@@ -65,6 +65,7 @@ struct Header {
   uint64_t token;
   int32_t rank;
   uint32_t first_sequence;
+  uint32_t sleep_barriers;  // 1: peers that have joined them need no fences
   std::atomic<uint32_t> ready;
 
   alignas(kLineBytes) std::atomic<uint32_t> asleep;

@@ -38,6 +38,9 @@ struct ShmOptions {
   bool by_reference = true;  // alike on all ranks
   // Rung by peers while this rank sleeps; null: this rank never sleeps.
   const Doorbell* doorbell = nullptr;
+  // False: fences with each message instead, as where the kernel has no
+  // membarrier; see sleep_barrier.h.
+  bool sleep_barriers = true;
   // The number of each link's first message, for tests of its wrap. Alike on
   // all ranks.
   uint32_t first_sequence = 0;

@@ -27,7 +27,8 @@ Subject Shm(const std::string& name, const ShmOptions& form) {
 INSTANTIATE_TEST_SUITE_P(
     Shm, Conformance,
     ::testing::Values(Shm("default", {}), Shm("tiny_arena", {.arena_bytes = 1}),
-                      Shm("no_reference", {.by_reference = false})),
+                      Shm("no_reference", {.by_reference = false}),
+                      Shm("fences", {.sleep_barriers = false})),
     SubjectName);
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "ccl/base/check.h"
 #include "ccl/base/status_macros.h"
+#include "transports/shm/sleep_barrier.h"
 #include "transports/system_error.h"
 
 namespace trnccl::shm {
@@ -80,6 +81,7 @@ ShmTransport::ShmTransport(const ShmOptions& options, SharedFile file,
       address_(address),
       file_(std::move(file)),
       arena_({}),
+      sleep_barriers_(options.sleep_barriers && JoinSleepBarriers()),
       mappings_(kMappings) {
   traits_.name = "shm";
   traits_.address = address.Text();
@@ -101,6 +103,7 @@ absl::Status ShmTransport::Connect(const ConnectOptions& options) {
   set_lanes(options.lanes);
   for (const Peer& peer : peers_) {
     if (peer.process->ringer() != nullptr) rings_peers_ = true;
+    if (peer.control.header().sleep_barriers == 0) fences_ = true;
     const int fd = peer.process->pidfd();
     if (fd >= 0 && std::find(traits_.wake_fds.begin(), traits_.wake_fds.end(),
                              fd) == traits_.wake_fds.end()) {
@@ -133,7 +136,9 @@ absl::Status ShmTransport::MapOwn(const ConnectOptions& options) {
   own_.Initialise({.magic = kMagic,
                    .token = address_.token,
                    .rank = options.rank,
-                   .first_sequence = options_.first_sequence});
+                   .first_sequence = options_.first_sequence,
+                   .sleep_barriers = sleep_barriers_ ? 1u : 0u});
+  fences_ = !sleep_barriers_;
   own_.header().ready.store(1, std::memory_order_release);
   return absl::OkStatus();
 }
@@ -301,10 +306,13 @@ bool ShmTransport::SendReference(std::span<const LinkId> links,
 
 void ShmTransport::Wake(std::span<const LinkId> links) {
   if (!rings_peers_) return;
-  // Between our word in the queue and the look at the peer's flag; the peer has
-  // one between raising the flag and its last look at the queue. So one of the
-  // two sees the other.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // Between our word in the queue and the look at the peer's flag: see
+  // sleep_barrier.h.
+  if (fences_) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
   for (const LinkId link : links) {
     const Peer& peer = *sending_[link.index].peer;
     if (peer.control.header().asleep.load(std::memory_order_relaxed) != 0 &&
@@ -413,10 +421,12 @@ void ShmTransport::Fail(const absl::Status& status) {
 }
 
 void ShmTransport::SetSleep(Sleep sleep) {
-  own_.header().asleep.store(sleep == Sleep::kAsleep ? 1 : 0,
-                             std::memory_order_relaxed);
+  const bool asleep = sleep == Sleep::kAsleep;
+  own_.header().asleep.store(asleep ? 1 : 0, std::memory_order_relaxed);
+  check_peers_now_ = !asleep;
+  if (!asleep) return;
+  if (sleep_barriers_) RunSleepBarrier();
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  check_peers_now_ = sleep == Sleep::kAwake;
 }
 
 }  // namespace trnccl::shm

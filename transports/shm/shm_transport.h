@@ -113,6 +113,8 @@ class ShmTransport final : public Transport {
   std::vector<Peer> peers_;
   std::vector<pollfd> deaths_;  // traits_.wake_fds
   bool rings_peers_ = false;    // some peer has a doorbell
+  const bool sleep_barriers_;   // joined
+  bool fences_ = false;         // needed, since not all have
   std::vector<Sending> sending_;
   std::vector<Receiving> receiving_;
   Reservation reserved_;
