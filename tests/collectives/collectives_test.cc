@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// Every algorithm of the catalog, with every type and operator, against the
+// interpreter, bit by bit, between threads over shared memory.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "algorithms/catalog.h"
+#include "algorithms/spec.h"
+#include "ccl/kernels/fold.h"
+#include "gtest/gtest.h"
+#include "tests/collectives/oracle.h"
+#include "tests/collectives/ranks.h"
+
+namespace trnccl {
+namespace {
+
+constexpr size_t kCanaryBytes = 64;
+constexpr std::byte kCanary{0xa5};
+
+enum class Where { kOutOfPlace, kInPlace };
+
+// A buffer at an odd offset with canaries around it. In shared memory of
+// trncclMemAlloc() or on the heap.
+class GuardedBuffer {
+ public:
+  enum class Memory { kHeap, kShared };
+  GuardedBuffer(size_t bytes, size_t offset, Memory memory)
+      : bytes_(bytes), offset_(kCanaryBytes + offset), memory_(memory) {
+    const size_t total = offset_ + bytes + kCanaryBytes;
+    if (memory == Memory::kShared) {
+      void* pointer = nullptr;
+      EXPECT_EQ(trncclMemAlloc(&pointer, total), trncclSuccess);
+      base_ = static_cast<std::byte*>(pointer);
+    } else {
+      base_ = new std::byte[total];
+    }
+    std::fill_n(base_, total, kCanary);
+  }
+  ~GuardedBuffer() {
+    if (memory_ == Memory::kShared) {
+      EXPECT_EQ(trncclMemFree(base_), trncclSuccess);
+    } else {
+      delete[] base_;
+    }
+  }
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
+
+  std::byte* data() { return base_ + offset_; }
+  bool intact() const {
+    const auto is_canary = [](std::byte value) { return value == kCanary; };
+    return std::all_of(base_, base_ + offset_, is_canary) &&
+           std::all_of(base_ + offset_ + bytes_,
+                       base_ + offset_ + bytes_ + kCanaryBytes, is_canary);
+  }
+
+ private:
+  size_t bytes_;
+  size_t offset_;
+  Memory memory_;
+  std::byte* base_;
+};
+
+trncclResult_t Issue(const Case& one, const std::byte* in, std::byte* out,
+                     trncclComm_t comm, trncclRedOp_t premul) {
+  const auto count = static_cast<size_t>(one.count);
+  const auto type = static_cast<trncclDataType_t>(one.type);
+  const trncclRedOp_t op = one.op == ReduceOp::kPremulSum
+                               ? premul
+                               : static_cast<trncclRedOp_t>(one.op);
+  switch (one.algorithm->collective) {
+    case Collective::kAllReduce:
+      return trncclAllReduce(in, out, count, type, op, comm, nullptr);
+    case Collective::kReduce:
+      return trncclReduce(in, out, count, type, op, one.root, comm, nullptr);
+    case Collective::kReduceScatter:
+      return trncclReduceScatter(in, out, count, type, op, comm, nullptr);
+    case Collective::kBroadcast:
+      return trncclBroadcast(in, out, count, type, one.root, comm, nullptr);
+    case Collective::kAllGather:
+      return trncclAllGather(in, out, count, type, comm, nullptr);
+    case Collective::kAllToAll:
+      return trncclAllToAll(in, out, count, type, comm, nullptr);
+    case Collective::kGather:
+      return trncclGather(in, out, count, type, one.root, comm, nullptr);
+    case Collective::kScatter:
+      return trncclScatter(in, out, count, type, one.root, comm, nullptr);
+    default:
+      return trncclBarrier(comm, nullptr);
+  }
+}
+
+// Where an in-place call's input lies in its output, or the other way round.
+struct InPlace {
+  size_t input_at = 0;  // of the one buffer
+  size_t output_at = 0;
+};
+
+InPlace InPlaceOf(const Case& one, int rank) {
+  const size_t block_bytes =
+      static_cast<size_t>(one.count) * ElementBytes(one.type);
+  switch (one.algorithm->collective) {
+    case Collective::kAllGather:
+      return {.input_at = rank * block_bytes};
+    case Collective::kReduceScatter:
+      return {.output_at = rank * block_bytes};
+    case Collective::kGather:
+      return {.input_at = rank == one.root ? rank * block_bytes : 0};
+    case Collective::kScatter:
+      return {.output_at = rank == one.root ? rank * block_bytes : 0};
+    default:
+      return {};
+  }
+}
+
+void RunCase(const Case& one, trncclComm_t comm, int rank,
+             GuardedBuffer::Memory memory) {
+  const std::vector<Bytes> inputs = InputsOf(one);
+  const std::vector<Bytes> expected = ExpectedOutputs(one, inputs);
+  const Bytes& input = inputs[rank];
+  const Bytes& output = expected[rank];
+  trncclRedOp_t premul = trncclSum;
+  if (one.op == ReduceOp::kPremulSum) {
+    const Bytes factor = ElementOf(one.type, PremulFactorOf(rank));
+    ASSERT_CALL_OK(trncclRedOpCreatePreMulSum(
+        &premul, factor.data(), static_cast<trncclDataType_t>(one.type), comm));
+  }
+  for (const Where where : {Where::kOutOfPlace, Where::kInPlace}) {
+    if (where == Where::kInPlace &&
+        one.algorithm->collective == Collective::kAllToAll)
+      continue;
+    SCOPED_TRACE(absl::StrCat(Describe(one), " rank ", rank,
+                              where == Where::kInPlace ? " in place" : ""));
+    const size_t offset = 1 + static_cast<size_t>(rank);
+    if (where == Where::kOutOfPlace) {
+      GuardedBuffer in(input.size(), offset, memory);
+      GuardedBuffer out(output.size(), offset + 2, memory);
+      std::copy(input.begin(), input.end(), in.data());
+      ASSERT_CALL_OK(Issue(one, in.data(), out.data(), comm, premul));
+      EXPECT_TRUE(in.intact() && out.intact());
+      EXPECT_EQ(std::memcmp(in.data(), input.data(), input.size()), 0)
+          << "the input was changed";
+      ASSERT_EQ(std::memcmp(out.data(), output.data(), output.size()), 0);
+    } else {
+      const InPlace place = InPlaceOf(one, rank);
+      const size_t bytes = std::max(place.input_at + input.size(),
+                                    place.output_at + output.size());
+      GuardedBuffer both(bytes, offset, memory);
+      std::copy(input.begin(), input.end(), both.data() + place.input_at);
+      ASSERT_CALL_OK(Issue(one, both.data() + place.input_at,
+                           both.data() + place.output_at, comm, premul));
+      EXPECT_TRUE(both.intact());
+      ASSERT_EQ(std::memcmp(both.data() + place.output_at, output.data(),
+                            output.size()),
+                0);
+    }
+  }
+  if (one.op == ReduceOp::kPremulSum) {
+    ASSERT_CALL_OK(trncclRedOpDestroy(premul, comm));
+  }
+}
+
+std::string SettingOf(const Algorithm& row) {
+  return absl::StrCat("TRNCCL_ALGORITHM=", std::string(Name(row.collective)),
+                      ":", std::string(row.name));
+}
+
+// Every row that's legal without knowing nodes.
+std::vector<const Algorithm*> FlatRows(int ranks) {
+  std::vector<const Algorithm*> rows;
+  for (const Algorithm& row : Catalog())
+    if (row.collective != Collective::kBarrier && row.legal({.ranks = ranks}))
+      rows.push_back(&row);
+  return rows;
+}
+
+bool Reduces(const Algorithm& row) { return SpecOf(row.collective).reduces; }
+
+class EveryAlgorithm : public testing::TestWithParam<int> {};
+
+// The counts where cuts fall badly: none, one, fewer than ranks, primes, and
+// around the edges of segments and inline messages.
+TEST_P(EveryAlgorithm, IsRightForEveryCount) {
+  const int ranks = GetParam();
+  constexpr int64_t kSegment = 64;
+  for (const Algorithm* row : FlatRows(ranks)) {
+    RunRanks(
+        {.ranks = ranks,
+         .settings = {SettingOf(*row), "TRNCCL_SEGMENT_BYTES=256"}},
+        [&](trncclComm_t comm, int rank) {
+          for (const int64_t count : {0, 1, ranks - 1, ranks, ranks + 1, 13, 31,
+                                      63, 64, 65, 127, 128, 129, 257, 1021}) {
+            RunCase({.algorithm = row,
+                     .ranks = ranks,
+                     .root = static_cast<int>(count) % ranks,
+                     .count = count,
+                     .segment_count = kSegment},
+                    comm, rank, GuardedBuffer::Memory::kHeap);
+          }
+        });
+  }
+}
+
+TEST_P(EveryAlgorithm, IsRightForEveryTypeAndOperator) {
+  const int ranks = GetParam();
+  for (const Algorithm* row : FlatRows(ranks)) {
+    RunRanks({.ranks = ranks,
+              .settings = {SettingOf(*row), "TRNCCL_ENGINE_MIN_BYTES=1G"}},
+             [&](trncclComm_t comm, int rank) {
+               for (int type = 0; type < kDataTypes; ++type) {
+                 for (int op = 0; op < kReduceOps; ++op) {
+                   Case one{.algorithm = row,
+                            .ranks = ranks,
+                            .root = type % ranks,
+                            .type = static_cast<DataType>(type),
+                            .op = static_cast<ReduceOp>(op),
+                            .count = 37};
+                   if (Reduces(*row) ? !IsSupported(one.type, one.op) : op > 0)
+                     continue;
+                   RunCase(one, comm, rank, GuardedBuffer::Memory::kHeap);
+                 }
+               }
+             });
+  }
+}
+
+// Slices of a tiny arena: long calls are many segments, several in flight.
+TEST_P(EveryAlgorithm, IsRightAcrossManySegments) {
+  const int ranks = GetParam();
+  for (const Algorithm* row : FlatRows(ranks)) {
+    for (const auto memory :
+         {GuardedBuffer::Memory::kHeap, GuardedBuffer::Memory::kShared}) {
+      RunRanks({.ranks = ranks,
+                .settings = {SettingOf(*row), "TRNCCL_SEGMENT_BYTES=4096",
+                             "TRNCCL_ENGINE_MIN_BYTES=1G"}},
+               [&](trncclComm_t comm, int rank) {
+                 RunCase({.algorithm = row,
+                          .ranks = ranks,
+                          .root = ranks - 1,
+                          .count = 20'011,
+                          .segment_count = 1024},
+                         comm, rank, memory);
+               });
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EveryAlgorithm,
+                         testing::Values(1, 2, 3, 4, 5, 8));
+
+// The engine folds in rank order: the bits of the direct algorithms.
+TEST(Engine, GivesTheBitsOfTheLeftFold) {
+  const Algorithm* row = FindAlgorithm(Collective::kAllReduce, "two_step");
+  const Algorithm* scatter =
+      FindAlgorithm(Collective::kReduceScatter, "direct");
+  for (const int ranks : {2, 3, 4}) {
+    RunRanks({.ranks = ranks, .settings = {"TRNCCL_ENGINE_MIN_BYTES=1"}},
+             [&](trncclComm_t comm, int rank) {
+               for (const int64_t count : {1, 63, 1000, 100'003}) {
+                 for (const Algorithm* one : {row, scatter}) {
+                   for (const DataType type :
+                        {DataType::kFloat32, DataType::kBFloat16}) {
+                     RunCase({.algorithm = one,
+                              .ranks = ranks,
+                              .type = type,
+                              .count = count},
+                             comm, rank, GuardedBuffer::Memory::kShared);
+                     trncclCommInfo_t info;
+                     ASSERT_CALL_OK(trncclCommInfo(comm, &info));
+                     EXPECT_STREQ(info.last_algorithm, "engine");
+                   }
+                 }
+               }
+             });
+  }
+}
+
+// One rank's buffer that nobody can map sends all of them by messages.
+TEST(Engine, IsLeftAloneWhereOneRankMadeNoOffer) {
+  const Algorithm* row = FindAlgorithm(Collective::kAllReduce, "two_step");
+  RunRanks(
+      {.ranks = 3, .settings = {"TRNCCL_ENGINE_MIN_BYTES=1", SettingOf(*row)}},
+      [&](trncclComm_t comm, int rank) {
+        RunCase({.algorithm = row, .ranks = 3, .count = 5000}, comm, rank,
+                rank == 1 ? GuardedBuffer::Memory::kHeap
+                          : GuardedBuffer::Memory::kShared);
+        trncclCommInfo_t info;
+        ASSERT_CALL_OK(trncclCommInfo(comm, &info));
+        EXPECT_STREQ(info.last_algorithm, "two_step");
+      });
+}
+
+// Strict: the same bits over algorithms, lanes, segments, transports, engine.
+TEST(Strict, GivesTheSameBitsHoweverItsDone) {
+  constexpr int kRanks = 4;
+  const Algorithm* reference =
+      FindAlgorithm(Collective::kAllReduce, "one_step");
+  const std::vector<std::vector<std::string>> variants = {
+      {"TRNCCL_ALGORITHM=all_reduce:one_step"},
+      {"TRNCCL_ALGORITHM=all_reduce:two_step", "TRNCCL_SEGMENT_BYTES=512"},
+      {"TRNCCL_ALGORITHM=all_reduce:chain", "TRNCCL_LANES=2"},
+      {"TRNCCL_ALGORITHM=all_reduce:chain", "TRNCCL_SEGMENT_BYTES=1000"},
+      {"TRNCCL_TRANSPORT=inproc", "TRNCCL_LANES=1"},
+      {"TRNCCL_ENGINE_MIN_BYTES=1"},
+      {}};
+  for (std::vector<std::string> settings : variants) {
+    settings.push_back("TRNCCL_DETERMINISM=strict");
+    SCOPED_TRACE(settings.front());
+    RunRanks({.ranks = kRanks, .settings = settings}, [&](trncclComm_t comm,
+                                                          int rank) {
+      for (const DataType type : {DataType::kFloat32, DataType::kBFloat16,
+                                  DataType::kFloat16, DataType::kFloat8E4M3}) {
+        for (const ReduceOp op :
+             {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kAvg}) {
+          RunCase({.algorithm = reference,
+                   .ranks = kRanks,
+                   .type = type,
+                   .op = op,
+                   .count = 3001,
+                   .strict = true},
+                  comm, rank, GuardedBuffer::Memory::kShared);
+        }
+      }
+    });
+  }
+}
+
+// Each chosen freely: whatever the planner takes is right.
+TEST(Planner, ChoosesSomethingRightForEveryCollective) {
+  for (const int ranks : {2, 5}) {
+    RunRanks({.ranks = ranks}, [&](trncclComm_t comm, int rank) {
+      for (const Algorithm* row : FlatRows(ranks)) {
+        if (Reduces(*row)) continue;
+        for (const int64_t count : {1, 100, 10'007, 300'001})
+          RunCase({.algorithm = row,
+                   .ranks = ranks,
+                   .root = 1,
+                   .type = DataType::kInt32,
+                   .count = count},
+                  comm, rank, GuardedBuffer::Memory::kHeap);
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace trnccl
