@@ -30,6 +30,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "algorithms/cost.h"
 #include "ccl/base/membership.h"
 #include "ccl/base/mutex.h"
 #include "ccl/base/settings.h"
@@ -64,6 +65,7 @@ class Communicator : public Drivable {
     std::unique_ptr<Bootstrap> bootstrap;
     std::unique_ptr<TransportSet> transports;
     Sleepers* sleepers = nullptr;
+    LinkModel model;
     int collective_lanes = 1;  // the two after them are point-to-point's
   };
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(Parts parts);
@@ -194,6 +196,7 @@ class Communicator : public Drivable {
   uint32_t next_sequence_ = 1;
   uint32_t splits_ = 0;
   Operation* current_ = nullptr;  // the collective that runs
+  const Plan* plan_ = nullptr;    // its
   bool on_engine_ = false;
   Operation* queue_head_ = nullptr;  // collectives to come
   Operation* queue_tail_ = nullptr;

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/log.h"
 #include "ccl/base/status_macros.h"
+#include "ccl/planner/model_file.h"
 #include "ccl/progress/sleepers.h"
 #include "ccl/topology/host_facts.h"
 
@@ -28,6 +31,23 @@ int LanesOf(const Settings& settings) {
 }
 
 // Not secret: it tells communicators apart, it keeps nobody out.
+// Above 1, ranks of a node take turns on its processors.
+double RanksPerCore(const Topology& topology) {
+  if (topology.own_core) return 1;
+  std::set<int> cpus;
+  for (const int rank : topology.local_ranks())
+    cpus.insert(topology.hosts[rank].cpus.begin(),
+                topology.hosts[rank].cpus.end());
+  const auto ranks = static_cast<double>(topology.local_ranks().size());
+  const auto cores = static_cast<double>(std::max<size_t>(1, cpus.size()));
+  return std::max(2.0, ranks / cores);
+}
+
+absl::StatusOr<LinkModel> ModelOf(const Settings& settings) {
+  if (settings.tuning_file.empty()) return DefaultModel();
+  return ReadModelFile(settings.tuning_file);
+}
+
 uint32_t CookieOf(const Secret& secret) {
   uint64_t words[2] = {};
   std::memcpy(words, secret.data(), std::min(sizeof(words), secret.size()));
@@ -77,6 +97,7 @@ absl::Status MakeTransports(Communicator::Parts* parts) {
 absl::Status Connect(Exchange* exchange, Founding* founding) {
   Communicator::Parts& parts = founding->parts;
   parts.collective_lanes = LanesOf(parts.settings);
+  parts.model.ranks_per_core = RanksPerCore(parts.topology);
   absl::Status mine = MakeTransports(&parts);
   ASSIGN_OR_RETURN(
       std::vector<std::string> addresses,
@@ -179,11 +200,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
   const Settings& settings = request.settings;
   const Deadline deadline = Deadline::After(settings.bootstrap_timeout_ms);
   ASSIGN_OR_RETURN(HostFacts facts, GatherHostFacts(settings.host_id));
+  ASSIGN_OR_RETURN(const LinkModel model, ModelOf(settings));
   BootstrapOptions options{
       .patience = {deadline, request.abort},
       .host = facts.hostname,
-      .agreement = absl::StrCat("version=", std::string(kVersion), "\n",
-                                AgreedSettingsText(settings)),
+      .agreement = absl::StrCat(
+          "version=", std::string(kVersion), "\n", AgreedSettingsText(settings),
+          absl::StrReplaceAll(ModelText(model), {{" ", ""}})),
       .interfaces = {.names = settings.socket_ifname,
                      .family = settings.socket_family}};
   ASSIGN_OR_RETURN(std::unique_ptr<Bootstrap> bootstrap,
@@ -194,6 +217,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
                               .cookie = CookieOf(request.id.secret)},
                     .deadline = deadline,
                     .abort = request.abort};
+  founding.parts.model = model;
   ASSIGN_OR_RETURN(std::vector<std::string> all,
                    bootstrap->AllGather(HostFactsText(facts), deadline));
   ASSIGN_OR_RETURN(founding.parts.topology,
@@ -223,6 +247,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
   Communicator::Parts& parts = founding.parts;
   parts.name = request.name;
   parts.settings = request.settings;
+  ASSIGN_OR_RETURN(parts.model, ModelOf(request.settings));
   parts.cookie = parent->NextCookie(request.color);
   parts.membership = {.rank = static_cast<int>(me - members.begin()),
                       .ranks = static_cast<int>(members.size())};

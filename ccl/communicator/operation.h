@@ -38,8 +38,8 @@ struct Operation {
   CollectiveCall call;                      // kCollective
   Transfer transfer;                        // kTransfer
   ReceiveStatus* receive_status = nullptr;  // filled at completion
-  int64_t timeout_ms = 0;  // 0: the communicator's
-  bool on_heap = false;    // counted by `references`
+  int64_t timeout_ms = 0;                   // 0: the communicator's
+  bool on_heap = false;                     // counted by `references`
 
   // Copies the arrays of a v-variant, whose caller keeps them only during the
   // call itself.

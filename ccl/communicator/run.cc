@@ -164,7 +164,7 @@ absl::Status Communicator::StartCollective() {
                                           .factor = call.factor,
                                           .ranks = parts_.membership.ranks}));
   }
-  on_engine_ = false;
+  ASSIGN_OR_RETURN(plan_, planner_->PlanFor(call));
   if (!engine_stage_.has_value() || !UsesEngine(call)) return StartProgram();
   fold_adapter_.Reset(&folder_, ElementBytes(call.type));
   on_engine_ = true;
@@ -194,7 +194,7 @@ bool Communicator::UsesEngine(const CollectiveCall& call) const {
   const Spec& spec = SpecOf(call.collective);
   if (spec.uneven || (spec.reduces && call.op == ReduceOp::kPremulSum))
     return false;
-  return planner_->PrefersEngine(call) &&
+  return planner_->PrefersEngine(*plan_, call) &&
          parts_.transports->engine()->Accepts(EngineCallOf(call));
 }
 
@@ -202,10 +202,9 @@ absl::Status Communicator::StartProgram() {
   const CollectiveCall& call = current_->call;
   const Spec& spec = SpecOf(call.collective);
   on_engine_ = false;
-  ASSIGN_OR_RETURN(const Plan* plan, planner_->PlanFor(call));
-  RecordStart(plan->program->algorithm->name);
+  RecordStart(plan_->program->algorithm->name);
   Executor::Job job{.call = call,
-                    .plan = plan,
+                    .plan = plan_,
                     .folder = spec.reduces ? &folder_ : nullptr,
                     .envelope = envelope_};
   job.wide_partials = parts_.settings.determinism == Determinism::kStrict &&

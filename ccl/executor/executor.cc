@@ -19,7 +19,8 @@ absl::Status Executor::Start(const Job& job) {
   element_bytes_ = ElementBytes(job.call.type);
   wide_ = job.wide_partials;
   copies_ = job.folder == nullptr;
-  slot_bytes_ = static_cast<size_t>(plan.slot_count) * WireBytes(true);
+  slot_bytes_ = static_cast<size_t>(plan.slot_count) *
+                (wide_ ? sizeof(float) : element_bytes_);
   const size_t slots = static_cast<size_t>(plan.sizes.slots);
   const size_t scratch_of_slot =
       slot_bytes_ * static_cast<size_t>(program.source.scratch_slots);
@@ -129,9 +130,9 @@ Advanced Executor::TryStep(int slot_index, int lane, uint32_t step_index) {
   if (step.sends == 0) {
     RunPieces(slot, step, range);
   } else {
-    Outgoing message{.envelope = EnvelopeTo(step.first_receiver),
-                     .bytes = static_cast<size_t>(range.message_count) *
-                              WireBytes(step.partial)};
+    Outgoing message{
+        .envelope = EnvelopeTo(step.first_receiver),
+        .bytes = static_cast<size_t>(range.message_count) * WireBytes(step)};
     FindReference(slot, step, range, &message);
     if (!ReserveSends(step, lane, message)) return Advanced::kNothing;
     RunPieces(slot, step, range);
@@ -150,8 +151,7 @@ bool Executor::PeekOperands(const CompiledStep& step, int lane, int64_t count) {
     const Incoming* message = operand.transport->Peek(
         operand.transport->Link(operand.peer_index, lane));
     if (message == nullptr) return false;
-    const size_t bytes =
-        static_cast<size_t>(count) * WireBytes(operand.partial);
+    const size_t bytes = static_cast<size_t>(count) * WireBytes(operand);
     if (message->bytes != bytes ||
         message->envelope != EnvelopeFrom(operand.peer)) [[unlikely]] {
       status_ = Unexpected(operand, *message, bytes);
@@ -284,7 +284,7 @@ void Executor::RunPiece(const Slot& slot, const CompiledStep& step,
                               ? job_.call.output + OutputBytes(slot, piece)
                               : ScratchAt(slot, step.store.slot, piece);
   }
-  const size_t wire_bytes = WireBytes(step.partial);
+  const size_t wire_bytes = WireBytes(step);
   const bool sends_slice = step.sends > 0 && slices_[0] != nullptr;
   for (uint32_t i = 0; sends_slice && i < step.sends; ++i) {
     results_[results++] =
@@ -317,7 +317,7 @@ FoldOperand Executor::OperandAt(const Slot& slot,
   switch (operand.kind) {
     case CompiledOperand::kMessage:
       result.data = message->data + static_cast<size_t>(piece.message_offset) *
-                                        WireBytes(operand.partial);
+                                        WireBytes(operand);
       break;
     case CompiledOperand::kInput:
       result.data = job_.call.input + InputBytes(slot, piece);

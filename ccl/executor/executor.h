@@ -111,8 +111,9 @@ class Executor {
   Envelope EnvelopeTo(int peer) const;
   Envelope EnvelopeFrom(int peer) const;
   // Bytes of an element in a message or in scratch.
-  size_t WireBytes(bool partial) const {
-    return wide_ && partial ? sizeof(float) : element_bytes_;
+  template <typename Value>  // a step's result, or an operand
+  size_t WireBytes(const Value& value) const {
+    return wide_ && value.partial ? sizeof(float) : element_bytes_;
   }
 
   Shape shape_;

@@ -129,6 +129,7 @@ struct Plan {
   PieceTable last;
   // The most elements that a scratch slot holds.
   int64_t slot_count = 0;
+  double seconds = 0;  // what it should cost, as it was chosen
 };
 
 Plan MakePlan(const CompiledProgram& program, const CollectiveCall& call,

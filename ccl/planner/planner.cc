@@ -15,6 +15,12 @@ namespace {
 // keep them all.
 constexpr size_t kMaxPrograms = 256;
 
+// Segments down to this fraction of the largest are compared.
+constexpr int64_t kMostCut = 16;
+
+// The share of a plan's cost that asking for the engine may add to it.
+constexpr double kMostExchange = 0.25;
+
 int64_t LargestBlock(const CollectiveCall& call) {
   int64_t largest =
       std::max(call.input_counts.even_count, call.output_counts.even_count);
@@ -67,46 +73,68 @@ const CompiledProgram& Planner::ProgramOf(const Algorithm& algorithm,
   return *program;
 }
 
-PlanSizes Planner::SizesOf(const CompiledProgram& program,
-                           const CollectiveCall& call) const {
-  const int64_t largest = LargestBlock(call);
-  const int64_t chunks = program.source.chunks_per_block;
+int64_t Planner::LargestSegment(const CompiledProgram& program,
+                                const CollectiveCall& call) const {
   if (options_.slice_bytes == 0)
-    return {.segment_count = std::max<int64_t>(1, largest)};
+    return std::max<int64_t>(1, LargestBlock(call));
+  const auto slice_elements =
+      static_cast<int64_t>(options_.slice_bytes / WireBytes(call));
+  return slice_elements / program.most_chunks_per_message *
+         program.source.chunks_per_block;
+}
+
+size_t Planner::WireBytes(const CollectiveCall& call) const {
   // Strict determinism sends partial sums of narrow floats as float32.
   const bool widens = options_.settings->determinism == Determinism::kStrict &&
                       IsNarrowFloat(call.type);
-  const size_t element_bytes = widens ? sizeof(float) : ElementBytes(call.type);
-  const auto slice_elements =
-      static_cast<int64_t>(options_.slice_bytes / element_bytes);
-  const int64_t chunk_elements =
-      slice_elements / program.most_chunks_per_message;
-  if (chunk_elements == 0) return {.segment_count = 0};
-  int64_t segment_count = chunk_elements * chunks;
-  if (options_.settings->segment_bytes > 0) {
-    const auto wanted = static_cast<int64_t>(
-        static_cast<size_t>(options_.settings->segment_bytes) / element_bytes);
-    segment_count = std::clamp<int64_t>(wanted, 1, segment_count);
-  }
-  const int64_t segments = SegmentsFor(largest, segment_count);
-  const int64_t slots = std::max(1, options_.lanes / program.lanes());
-  return {.segment_count =
-              segments == 1 ? std::max<int64_t>(1, largest) : segment_count,
-          .segments = segments,
-          .slots = static_cast<int>(std::min(segments, slots))};
+  return widens ? sizeof(float) : ElementBytes(call.type);
 }
 
-absl::StatusOr<const CompiledProgram*> Planner::Choose(
-    const CollectiveCall& call) {
+Planner::Choice Planner::Cut(const CompiledProgram& program,
+                             const CollectiveCall& call) const {
+  const int64_t block = LargestBlock(call);
+  int64_t largest = LargestSegment(program, call);
+  if (largest == 0 || program.lanes() > options_.lanes) return {};
+  int64_t least = std::max<int64_t>(1, largest / kMostCut);
+  if (options_.settings->segment_bytes > 0) {
+    const auto wanted = static_cast<int64_t>(
+        static_cast<size_t>(options_.settings->segment_bytes) /
+        WireBytes(call));
+    largest = least = std::clamp<int64_t>(wanted, 1, largest);
+  }
+  const int64_t most_slots = std::max(1, options_.lanes / program.lanes());
+  Choice best;
+  for (int64_t cut = largest; cut >= least; cut /= 2) {
+    const int64_t segments = SegmentsFor(block, cut);
+    const PlanSizes sizes{
+        .segment_count = segments == 1 ? std::max<int64_t>(1, block) : cut,
+        .segments = segments,
+        .slots = static_cast<int>(std::min(segments, most_slots))};
+    const double seconds =
+        CostSeconds({.algorithm = program.algorithm,
+                     .shape = ShapeOf(call.root),
+                     .block_count = block,
+                     .element_bytes = static_cast<int64_t>(WireBytes(call)),
+                     .segment_count = sizes.segment_count,
+                     .segments_in_flight = sizes.slots},
+                    options_.model);
+    if (best.algorithm == nullptr || seconds < best.seconds)
+      best = {program.algorithm, sizes, seconds};
+  }
+  return best;
+}
+
+absl::StatusOr<Planner::Choice> Planner::Choose(const CollectiveCall& call) {
+  Choice best;
   for (const Algorithm& algorithm : Catalog()) {
     if (!MayUse(algorithm, call)) continue;
-    const CompiledProgram& program = ProgramOf(algorithm, call.root);
-    if (program.lanes() > options_.lanes ||
-        SizesOf(program, call).segment_count == 0)
-      continue;
-    return &program;
+    const Choice choice = Cut(ProgramOf(algorithm, call.root), call);
+    if (choice.algorithm == nullptr) continue;
+    if (best.algorithm == nullptr || choice.seconds < best.seconds)
+      best = choice;
   }
-  return NoneLeft(call);
+  if (best.algorithm == nullptr) return NoneLeft(call);
+  return best;
 }
 
 absl::Status Planner::NoneLeft(const CollectiveCall& call) const {
@@ -140,9 +168,10 @@ absl::StatusOr<const Plan*> Planner::PlanFor(const CollectiveCall& call) {
     for (Cached& entry : cache_) entry = {};
     programs_.clear();
   }
-  ASSIGN_OR_RETURN(const CompiledProgram* program, Choose(call));
-  Plan plan =
-      MakePlan(*program, call, ShapeOf(call.root), SizesOf(*program, call));
+  ASSIGN_OR_RETURN(const Choice choice, Choose(call));
+  Plan plan = MakePlan(ProgramOf(*choice.algorithm, call.root), call,
+                       ShapeOf(call.root), choice.sizes);
+  plan.seconds = choice.seconds;
   if (!even) {
     uneven_plan_ = std::move(plan);
     return &uneven_plan_;
@@ -151,14 +180,18 @@ absl::StatusOr<const Plan*> Planner::PlanFor(const CollectiveCall& call) {
   return cached.plan.get();
 }
 
-bool Planner::PrefersEngine(const CollectiveCall& call) const {
-  constexpr size_t kAutoBytes = 8192;
-  const size_t least =
-      options_.settings->engine_min_bytes > 0
-          ? static_cast<size_t>(options_.settings->engine_min_bytes)
-          : kAutoBytes;
-  const auto count = static_cast<size_t>(call.output_counts.even_count);
-  return count >= least / ElementBytes(call.type);
+bool Planner::PrefersEngine(const Plan& plan,
+                            const CollectiveCall& call) const {
+  if (options_.settings->engine_min_bytes > 0) {
+    return static_cast<int64_t>(ElementBytes(call.type)) >
+           (options_.settings->engine_min_bytes - 1) /
+               std::max<int64_t>(1, call.output_counts.even_count);
+  }
+  const LinkModel& model = options_.model;
+  const double exchange_s =
+      model.ranks_per_core *
+      (model.same_node.latency_s + model.same_node.message_s + model.step_s);
+  return exchange_s <= kMostExchange * plan.seconds;
 }
 
 }  // namespace trnccl

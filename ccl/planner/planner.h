@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "algorithms/cost.h"
 #include "algorithms/spec.h"
 #include "ccl/base/membership.h"
 #include "ccl/base/settings.h"
@@ -35,6 +36,7 @@ class Planner {
     const Grid* grid = nullptr;  // these three outlive the planner
     const Routes* routes = nullptr;
     const Settings* settings = nullptr;
+    LinkModel model;
     size_t slice_bytes = 0;  // of the transports; 0: there are none
     int lanes = 1;
   };
@@ -45,8 +47,9 @@ class Planner {
   // algorithm for this call.
   absl::StatusOr<const Plan*> PlanFor(const CollectiveCall& call);
 
-  // Whether the call is large enough to be worth the engine's exchange.
-  bool PrefersEngine(const CollectiveCall& call) const;
+  // Whether it's worth asking all ranks for the engine: the exchange must cost
+  // little beside what the messages of the plan would.
+  bool PrefersEngine(const Plan& plan, const CollectiveCall& call) const;
 
  private:
   // What makes two calls alike for planning.
@@ -69,11 +72,21 @@ class Planner {
 
   Shape ShapeOf(int root) const;
   bool MayUse(const Algorithm& algorithm, const CollectiveCall& call) const;
-  absl::StatusOr<const CompiledProgram*> Choose(const CollectiveCall& call);
+  struct Choice {
+    const Algorithm* algorithm = nullptr;
+    PlanSizes sizes;
+    double seconds = 0;
+  };
+  absl::StatusOr<Choice> Choose(const CollectiveCall& call);
+  // The cheapest of the ways to cut the call for this algorithm; no algorithm
+  // if its messages fit no slice.
+  Choice Cut(const CompiledProgram& program, const CollectiveCall& call) const;
+  // Elements of a block in the largest segment whose messages fit a slice.
+  int64_t LargestSegment(const CompiledProgram& program,
+                         const CollectiveCall& call) const;
+  // Bytes of an element in a message.
+  size_t WireBytes(const CollectiveCall& call) const;
   const CompiledProgram& ProgramOf(const Algorithm& algorithm, int root);
-  // How to cut the call; segment_count 0 if its messages fit no slice.
-  PlanSizes SizesOf(const CompiledProgram& program,
-                    const CollectiveCall& call) const;
   absl::Status NoneLeft(const CollectiveCall& call) const;
 
   Options options_;

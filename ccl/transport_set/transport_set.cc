@@ -13,6 +13,7 @@
 #include "transports/inproc/inproc.h"
 #include "transports/shared_memory.h"
 #include "transports/shm/shm.h"
+#include "transports/shm/shm_engine.h"
 
 namespace trnccl {
 namespace {
@@ -118,6 +119,10 @@ absl::Status TransportSet::Connect(const ConnectRequest& request) {
     wake_fds_.insert(wake_fds_.end(), traits.wake_fds.begin(),
                      traits.wake_fds.end());
     absl::StrAppend(&name_, name_.empty() ? "" : "+", std::string(traits.name));
+    const bool reaches_all =
+        static_cast<int>(wanted[i].peers.size()) == membership_.ranks - 1;
+    if (traits.name == "shm" && traits.by_reference && reaches_all)
+      engine_ = MakeShmEngine({.rank = me, .ranks = membership_.ranks});
   }
   return absl::OkStatus();
 }

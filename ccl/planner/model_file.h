@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The constants of the cost model: those measured on one machine, or those of
+// a tuning file (TRNCCL_TUNING_FILE) of lines "name = number", "#" for
+// comments. All ranks must have the same, since each chooses by itself.
+//
+// Thread rule: pure functions; ReadModelFile() reads a file.
+//
+//   ASSIGN_OR_RETURN(LinkModel model, ReadModelFile(settings.tuning_file));
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "algorithms/cost.h"
+
+namespace trnccl {
+
+// Measured between two cores that share a last-level cache.
+LinkModel DefaultModel();
+
+// Values that the text doesn't name stay the default's. InvalidArgument names
+// the line that is wrong.
+absl::StatusOr<LinkModel> ParseModel(std::string_view text);
+absl::StatusOr<LinkModel> ReadModelFile(const std::string& path);
+
+// What ParseModel() takes back.
+std::string ModelText(const LinkModel& model);
+
+}  // namespace trnccl
