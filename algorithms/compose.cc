@@ -17,8 +17,8 @@ int64_t SlotOf(const StageBuffer& buffer, const std::vector<int64_t>& chunks,
   if (buffer.buffer != Buffer::kScratch) return 0;
   const auto start = std::ranges::find(buffer.slots, chunks.front());
   // A step's chunks lie in consecutive slots.
-  const auto [slots_end, chunks_end] = std::ranges::mismatch(
-      std::ranges::subrange(start, buffer.slots.end()), chunks);
+  const auto [slots_end, chunks_end] =
+      std::mismatch(start, buffer.slots.end(), chunks.begin(), chunks.end());
   TRNCCL_CHECK(chunks_end == chunks.end());
   return first_slot + (start - buffer.slots.begin());
 }

@@ -73,8 +73,8 @@ TEST(Hierarchical, TakesTheRoundsAndChunksThatItStates) {
           {in_node + down, up + per_node - 1, up},
           {in_node + down, 1, 1}};
       for (size_t i = 0; i < std::size(kComposed); ++i) {
-        SCOPED_TRACE(testing::Message() << Name(kComposed[i]) << ", "
-                                        << nodes << "x" << per_node);
+        SCOPED_TRACE(testing::Message()
+                     << Name(kComposed[i]) << ", " << nodes << "x" << per_node);
         const Schedule schedule = BuildOn(grid, kComposed[i]);
         const auto proven =
             Verify(schedule, {.collective = kComposed[i], .ranks = n});

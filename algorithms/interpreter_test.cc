@@ -35,26 +35,27 @@ int64_t Element(int64_t rank, int64_t block, int64_t position) {
 // Partial values are pairs: the value, and a mark that shows mixed-up widths.
 constexpr int64_t kMark = 0x5eed;
 
-int64_t Load(const InterpretedFold::Operand& operand, int64_t i, bool pairs) {
-  const int64_t at = operand.partial && pairs ? 2 * i : i;
+// Of the i-th element of an operand.
+int64_t Load(const InterpretedFold::Operand& operand, int64_t i,
+             size_t partial_bytes) {
+  const size_t bytes = operand.partial ? partial_bytes : 8;
   int64_t value[2] = {0, kMark};
-  std::memcpy(value, operand.data + 8 * at,
-              operand.partial && pairs ? sizeof(value) : 8);
+  std::memcpy(value, operand.data + bytes * static_cast<size_t>(i), bytes);
   EXPECT_EQ(value[1], kMark);
   return operand.raw ? Prepare(value[0]) : value[0];
 }
 
+// `partial_bytes` is 8, or 16 for pairs.
 FoldFunction Sum(size_t partial_bytes) {
-  const bool pairs = partial_bytes == 16;
-  return [pairs](const InterpretedFold& fold) {
+  return [partial_bytes](const InterpretedFold& fold) {
+    const size_t bytes = fold.partial ? partial_bytes : 8;
     for (int64_t i = 0; i < fold.count; ++i) {
       int64_t sum[2] = {0, kMark};
       for (const auto& operand : fold.operands) {
-        sum[0] += Load(operand, i, pairs);
+        sum[0] += Load(operand, i, partial_bytes);
       }
       if (fold.completes) sum[0] = Finish(sum[0]);
-      const bool wide = fold.partial && pairs;
-      std::memcpy(fold.result + (wide ? 16 : 8) * i, sum, wide ? 16 : 8);
+      std::memcpy(fold.result + bytes * static_cast<size_t>(i), sum, bytes);
     }
   };
 }
@@ -150,7 +151,7 @@ class Interpreted : public testing::TestWithParam<size_t> {
              .root = shape.root,
              .block_counts = {count},
              .element_bytes = 8,
-             .partial_bytes = algorithm().proofs.left_fold ? 16u : 0u});
+             .partial_bytes = algorithm().proofs.left_fold ? 16u : 8u});
       if (HasFatalFailure()) return;
     }
   }
@@ -200,7 +201,7 @@ TEST_P(Interpreted, ComputesUnevenBlocks) {
            .ranks = ranks,
            .block_counts = counts,
            .element_bytes = 8,
-           .partial_bytes = algorithm().proofs.left_fold ? 16u : 0u});
+           .partial_bytes = algorithm().proofs.left_fold ? 16u : 8u});
     if (HasFatalFailure()) return;
   }
 }
@@ -218,8 +219,8 @@ TEST(Interpreter, RefusesInputsOfTheWrongLength) {
   const Algorithm& algorithm = *FindAlgorithm(Collective::kAllReduce, "ring");
   const InterpretedCall call = {.ranks = 2, .block_counts = {4}};
   const auto schedule = BuildSchedule(algorithm, {.ranks = 2});
-  EXPECT_FALSE(Interpret(schedule, call, {Bytes(4), Bytes(3)}, Sum(0)).ok());
-  EXPECT_FALSE(Interpret(schedule, call, {Bytes(4)}, Sum(0)).ok());
+  EXPECT_FALSE(Interpret(schedule, call, {Bytes(4), Bytes(3)}, Sum(8)).ok());
+  EXPECT_FALSE(Interpret(schedule, call, {Bytes(4)}, Sum(8)).ok());
 }
 
 }  // namespace

@@ -9,11 +9,13 @@
 //  - `completes` and `partial` are marked exactly where they are true, so that
 //    prepare and finish are each applied once;
 //  - all ranks' copies of an output have the same fold tree, hence the same
-//    bits; with left_fold the tree is the left fold 0..n-1;
+//    bits; with left_fold the tree is the left fold 0..n-1, and no partial
+//    result rests in an output, which has no room for its wider type;
 //  - no deadlock when every link holds exactly one message;
 //  - scratch stays in its bounds, nothing is read before it's written, lanes
 //    share nothing that one of them writes;
-//  - with in_place: all of this still holds when output and input are one;
+//  - with in_place: all of this still holds when output and input are one
+//    (algorithms/rank_memory.h says how they overlap);
 //  - with by_reference: no place is overwritten while a message that points to
 //    it may still be read, in any order of events.
 //
