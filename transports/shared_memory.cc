@@ -158,11 +158,15 @@ absl::StatusOr<SharedMapping> SharedFile::Resize(const Size& size) {
     result = fallocate(fd, 0, 0, static_cast<off_t>(size.filled_bytes));
   } while (result != 0 && errno == EINTR);
   if (result != 0) return SystemError(errno, what);
+  reference_.bytes = size.bytes;
+  ASSIGN_OR_RETURN(SharedMapping mapping,
+                   Map(reference_, fd, SharedAccess::kReadWrite));
+  // Last, since nobody maps what isn't sealed: so the other ranks of this
+  // process find this mapping, and make none of their own.
   if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return SystemError(errno, "sealing shared memory");
   }
-  reference_.bytes = size.bytes;
-  return Map(reference_, fd, SharedAccess::kReadWrite);
+  return mapping;
 }
 
 void SharedFile::Discard() {
