@@ -72,7 +72,11 @@ Folder FolderOf(const FoldSpec& spec) {
   return *folder;
 }
 
-void FoldBy(const Folder& folder, bool strict, const InterpretedFold& fold) {
+enum class Partials { kNarrow, kWide };
+
+void FoldBy(const Folder& folder, Partials partials,
+            const InterpretedFold& fold) {
+  const bool strict = partials == Partials::kWide;
   std::vector<FoldOperand> operands;
   for (const InterpretedFold::Operand& operand : fold.operands) {
     operands.push_back({.data = operand.data,
@@ -194,7 +198,9 @@ std::vector<Bytes> ExpectedOutputs(const Case& one,
                                  1, std::min(one.segment_count, largest))};
   absl::StatusOr<std::vector<Bytes>> outputs = Interpret(
       schedule, call, premul ? Premultiplied(one, inputs) : inputs,
-      [&](const InterpretedFold& fold) { FoldBy(folder, wide, fold); });
+      [&](const InterpretedFold& fold) {
+        FoldBy(folder, wide ? Partials::kWide : Partials::kNarrow, fold);
+      });
   TRNCCL_CHECK(outputs.ok());
   return *std::move(outputs);
 }
