@@ -144,10 +144,6 @@ constexpr auto kRows = std::to_array<Row>({
         kAlike, "TRNCCL_SHM_BY_REFERENCE",
         "Whether big messages in memory that peers have mapped are read where "
         "they lie."),
-    Bool<&Settings::shm_single_copy>(
-        kAlike, "TRNCCL_SHM_SINGLE_COPY",
-        "Whether big messages may be copied straight out of the sender's "
-        "memory by the kernel."),
     Number<&Settings::engine_min_bytes>(
         Kind::kBytes, kAlike, "TRNCCL_ENGINE_MIN_BYTES", {0, INT64_MAX},
         "Smallest call that runs directly on mapped buffers; 0 leaves it to "
@@ -187,9 +183,6 @@ constexpr auto kRows = std::to_array<Row>({
     Number<&Settings::recorder_calls>(
         Kind::kInt, kEach, "TRNCCL_RECORDER_CALLS", {1, 1 << 20},
         "Last calls that the recorder keeps, a communicator."),
-    Bool<&Settings::check>(
-        kAlike, "TRNCCL_CHECK",
-        "Whether ranks check that they make the same calls."),
     Text<&Settings::tuning_file>(
         kEach, "TRNCCL_TUNING_FILE",
         "File of measured constants for the tuner. Empty takes the built-in "

@@ -39,10 +39,9 @@ struct Settings {
   int64_t segment_bytes = 0;
   int64_t arena_bytes = 4 << 20;
   bool shm_by_reference = true;
-  bool shm_single_copy = true;
   int64_t engine_min_bytes = 0;
   WaitMode wait = WaitMode::kAuto;
-  int64_t spin_us = 20;
+  int64_t spin_us = 1000;
   int64_t yield_us = 50;
   std::string socket_ifname;
   SocketFamily socket_family = SocketFamily::kAny;
@@ -51,7 +50,6 @@ struct Settings {
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;
   int64_t recorder_calls = 2048;
-  bool check = true;
   std::string tuning_file;
 };
 

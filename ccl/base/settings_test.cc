@@ -36,7 +36,7 @@ TEST(Settings, DefaultsStandWithoutEnvironment) {
   EXPECT_EQ(settings.timeout_ms, 1'800'000);
   EXPECT_EQ(settings.arena_bytes, 4 << 20);
   EXPECT_EQ(settings.log_level, LogLevel::kWarn);
-  EXPECT_TRUE(settings.check);
+  EXPECT_TRUE(settings.shm_by_reference);
   EXPECT_THAT(settings.transport, IsEmpty());
 }
 
@@ -44,7 +44,7 @@ TEST(Settings, EveryKindIsReadFromTheEnvironment) {
   const Settings settings =
       Load({"TRNCCL_LANES=3", "TRNCCL_ARENA_BYTES=8m", "TRNCCL_SPIN_US=2ms",
             "TRNCCL_TIMEOUT_MS=90s", "TRNCCL_DETERMINISM=Strict",
-            "TRNCCL_SHM_SINGLE_COPY=0", "TRNCCL_TRANSPORT=shm,inproc",
+            "TRNCCL_SHM_BY_REFERENCE=0", "TRNCCL_TRANSPORT=shm,inproc",
             "TRNCCL_ALGORITHM=all_reduce:ring;all_gather:^bruck"})
           .value();
   EXPECT_EQ(settings.lanes, 3);
@@ -52,7 +52,7 @@ TEST(Settings, EveryKindIsReadFromTheEnvironment) {
   EXPECT_EQ(settings.spin_us, 2'000);
   EXPECT_EQ(settings.timeout_ms, 90'000);
   EXPECT_EQ(settings.determinism, Determinism::kStrict);
-  EXPECT_FALSE(settings.shm_single_copy);
+  EXPECT_FALSE(settings.shm_by_reference);
   EXPECT_THAT(settings.transport, ElementsAre("shm", "inproc"));
   EXPECT_EQ(settings.algorithm, "all_reduce:ring;all_gather:^bruck");
 }
@@ -83,7 +83,7 @@ TEST(Settings, BadValueIsAnErrorThatNamesWhatIsAllowedAndWhatItMeans) {
         "TRNCCL_LANES=99999999999999999999", "TRNCCL_ARENA_BYTES=1",
         "TRNCCL_ARENA_BYTES=1T", "TRNCCL_ARENA_BYTES=9999999999G",
         "TRNCCL_ARENA_BYTES=K", "TRNCCL_TIMEOUT_MS=0", "TRNCCL_TIMEOUT_MS=10us",
-        "TRNCCL_TIMEOUT_MS=1.5s", "TRNCCL_CHECK=maybe",
+        "TRNCCL_TIMEOUT_MS=1.5s", "TRNCCL_SHM_BY_REFERENCE=maybe",
         "TRNCCL_HOST_ID=a\nb"}) {
     EXPECT_THAT(ErrorOf(entry), HasSubstr("is not allowed")) << entry;
   }
@@ -94,12 +94,12 @@ TEST(Settings, BadValueIsAnErrorThatNamesWhatIsAllowedAndWhatItMeans) {
 TEST(Settings, TextOfTheEffectiveValuesReadsBackAlike) {
   const Settings settings =
       Load({"TRNCCL_ARENA_BYTES=300K", "TRNCCL_WAIT=sleep",
-            "TRNCCL_TRANSPORT=shm,inproc", "TRNCCL_CHECK=off"})
+            "TRNCCL_TRANSPORT=shm,inproc", "TRNCCL_SHM_BY_REFERENCE=off"})
           .value();
   const std::string text = SettingsText(settings);
   EXPECT_THAT(text, AllOf(HasSubstr("TRNCCL_ARENA_BYTES=300K\n"),
                           HasSubstr("TRNCCL_WAIT=sleep\n"),
-                          HasSubstr("TRNCCL_CHECK=off\n")));
+                          HasSubstr("TRNCCL_SHM_BY_REFERENCE=off\n")));
   std::vector<std::string> entries;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) entries.push_back(line);

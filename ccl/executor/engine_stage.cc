@@ -3,6 +3,7 @@
 #include "ccl/executor/engine_stage.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -106,7 +107,13 @@ bool EngineStage::Take(int peer, const Incoming& message) {
         "build and settings?"));
     return false;
   }
-  if (offers) std::memcpy(&offers_[peer], message.data, sizeof(Offer));
+  if (!offers) return true;
+  // A bool that came as a byte may be anything until it's looked at as one.
+  uint8_t made = 0;
+  std::memcpy(&made, message.data + offsetof(Offer, made), sizeof(made));
+  offers_[peer].made = made == 1;
+  std::memcpy(offers_[peer].bytes.data(), message.data + offsetof(Offer, bytes),
+              sizeof(Offer::bytes));
   return true;
 }
 
