@@ -105,9 +105,13 @@ absl::Status Connect(Exchange* exchange, Founding* founding) {
   if (mine.ok()) {
     TransportSet::ConnectRequest request{.deadline = founding->deadline,
                                          .abort = founding->abort};
-    for (size_t rank = 0; rank < addresses.size(); ++rank)
-      request.peers.push_back({.address = std::move(addresses[rank]),
-                               .host = parts.topology.hosts[rank].host_id});
+    for (size_t rank = 0; rank < addresses.size(); ++rank) {
+      const HostFacts& facts = parts.topology.hosts[rank];
+      request.peers.push_back(
+          {.address = std::move(addresses[rank]),
+           .host = facts.host_id,
+           .process = absl::StrCat(facts.hostname, ":", facts.pid)});
+    }
     mine = parts.transports->Connect(request);
   }
   ASSIGN_OR_RETURN(std::vector<std::string> outcomes,

@@ -31,9 +31,13 @@ MadeTransport MakeInproc(const TransportSet::Options& options) {
   return MakeInprocTransport({.doorbell = options.doorbell});
 }
 
-// Who can be reached: a rank on the same node.
 bool SameNode(const TransportSet::Peer& mine, const TransportSet::Peer& peer) {
   return mine.host == peer.host;
+}
+
+bool SameProcess(const TransportSet::Peer& mine,
+                 const TransportSet::Peer& peer) {
+  return mine.process == peer.process;
 }
 
 struct Row {
@@ -46,7 +50,7 @@ struct Row {
 // The first that reaches a peer carries its messages.
 constexpr Row kRows[] = {
     {"shm", MakeShm, SameNode},
-    {"inproc", MakeInproc, SameNode},
+    {"inproc", MakeInproc, SameProcess},
 };
 
 const Row* FindRow(std::string_view name) {

@@ -49,6 +49,7 @@ class TransportSet {
   struct Peer {
     std::string address;  // its set's address(); this rank's own is unused
     std::string host;     // its node, and how errors name it
+    std::string process;  // alike for the ranks of one process
   };
   struct ConnectRequest {
     std::vector<Peer> peers;  // by rank

@@ -329,6 +329,72 @@ TEST(Strict, GivesTheSameBitsHoweverItsDone) {
   }
 }
 
+// Ranks of one process that say they are on different nodes: what will run over
+// a network runs here over the hub.
+RankOptions OnNodes(const Grid& grid) {
+  RankOptions options{.settings = {"TRNCCL_TRANSPORT=inproc"}};
+  options.ranks = 0;
+  for (const auto& node : grid.nodes)
+    options.ranks += static_cast<int>(node.size());
+  options.settings_of_rank = [&grid](int rank) {
+    size_t node = 0;
+    while (std::find(grid.nodes[node].begin(), grid.nodes[node].end(), rank) ==
+           grid.nodes[node].end())
+      ++node;
+    return std::vector<std::string>{absl::StrCat("TRNCCL_HOST_ID=node", node)};
+  };
+  return options;
+}
+
+const std::vector<Grid>& Grids() {
+  static const auto& grids = *new std::vector<Grid>{
+      {{{0}, {1}}},
+      {{{0, 1}, {2, 3}}},
+      {{{0, 1, 2}, {3, 4}}},
+      {{{0, 2, 4, 6}, {1}, {3, 5, 7}}},
+  };
+  return grids;
+}
+
+TEST(Nodes, HierarchicalAlgorithmsAreRightOnEvenAndUnevenGrids) {
+  for (const Grid& grid : Grids()) {
+    RankOptions options = OnNodes(grid);
+    for (const Algorithm& row : Catalog()) {
+      const Shape shape{.ranks = options.ranks, .grid = &grid};
+      if (row.legal({.ranks = options.ranks}) || !row.legal(shape)) continue;
+      options.settings = {"TRNCCL_TRANSPORT=inproc", SettingOf(row)};
+      RunRanks(options, [&](trncclComm_t comm, int rank) {
+        for (const int64_t count : {0, 1, 7, 64, 1021}) {
+          RunCase({.algorithm = &row,
+                   .ranks = options.ranks,
+                   .root = options.ranks - 1,
+                   .count = count,
+                   .grid = &grid},
+                  comm, rank, GuardedBuffer::Memory::kHeap);
+        }
+      });
+    }
+  }
+}
+
+TEST(Strict, GivesTheSameBitsOnAnyNodes) {
+  const Algorithm* reference =
+      FindAlgorithm(Collective::kAllReduce, "one_step");
+  for (const Grid& grid : Grids()) {
+    RankOptions options = OnNodes(grid);
+    options.settings.push_back("TRNCCL_DETERMINISM=strict");
+    RunRanks(options, [&](trncclComm_t comm, int rank) {
+      for (const DataType type : {DataType::kFloat32, DataType::kBFloat16})
+        RunCase({.algorithm = reference,
+                 .ranks = options.ranks,
+                 .type = type,
+                 .count = 3001,
+                 .strict = true},
+                comm, rank, GuardedBuffer::Memory::kHeap);
+    });
+  }
+}
+
 // Each chosen freely: whatever the planner takes is right.
 TEST(Planner, ChoosesSomethingRightForEveryCollective) {
   for (const int ranks : {2, 5}) {

@@ -177,8 +177,8 @@ std::vector<Bytes> InputsOf(const Case& one) {
 std::vector<Bytes> ExpectedOutputs(const Case& one,
                                    const std::vector<Bytes>& inputs) {
   const Spec& spec = SpecOf(one.algorithm->collective);
-  const Schedule schedule =
-      BuildSchedule(*one.algorithm, {.ranks = one.ranks, .root = one.root});
+  const Schedule schedule = BuildSchedule(
+      *one.algorithm, {.ranks = one.ranks, .root = one.root, .grid = one.grid});
   const bool premul = one.op == ReduceOp::kPremulSum;
   const bool wide = one.strict && spec.reduces && IsNarrowFloat(one.type);
   Folder folder;

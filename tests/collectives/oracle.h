@@ -16,6 +16,7 @@
 
 #include "algorithms/catalog.h"
 #include "algorithms/interpreter.h"
+#include "algorithms/spec.h"
 #include "ccl/base/types.h"
 
 namespace trnccl {
@@ -31,6 +32,7 @@ struct Case {
   std::vector<int64_t> counts;
   int64_t segment_count = INT64_MAX;
   bool strict = false;
+  const Grid* grid = nullptr;
 };
 
 std::string Describe(const Case& one);

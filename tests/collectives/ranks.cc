@@ -20,10 +20,13 @@ void RunThreads(int ranks,
 
 void RunRanks(const RankOptions& options,
               const std::function<void(trncclComm_t comm, int rank)>& body) {
-  std::vector<const char*> settings = {"TRNCCL_TIMEOUT_MS=60000"};
-  for (const std::string& setting : options.settings)
-    settings.push_back(setting.c_str());
   RunThreads(options.ranks, [&](trncclUniqueId id, int rank) {
+    std::vector<std::string> texts = options.settings;
+    if (options.settings_of_rank != nullptr)
+      for (const std::string& setting : options.settings_of_rank(rank))
+        texts.push_back(setting);
+    std::vector<const char*> settings = {"TRNCCL_TIMEOUT_MS=60000"};
+    for (const std::string& text : texts) settings.push_back(text.c_str());
     trncclConfig_t config = TRNCCL_CONFIG_INITIALIZER;
     config.settings = settings.data();
     config.settings_count = static_cast<int>(settings.size());

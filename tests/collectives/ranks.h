@@ -20,6 +20,8 @@ namespace trnccl {
 struct RankOptions {
   int ranks = 2;
   std::vector<std::string> settings;
+  // More settings, of one rank. Null: none.
+  std::function<std::vector<std::string>(int rank)> settings_of_rank;
 };
 
 // The deadline of every call is short unless the settings say otherwise, so
