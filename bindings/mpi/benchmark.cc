@@ -276,7 +276,7 @@ int RunBenchmark(MakeCollective make, int argc, char** argv) {
   if (!prepared.ok() || job.options.help) {
     if (job.launch.process == 0) {
       if (prepared.ok())
-        std::fputs(HelpText(argv[0]).c_str(), stdout);
+        std::fputs(HelpText(job.make()->traits().name).c_str(), stdout);
       else
         PrintError(0, prepared);
     }

@@ -366,9 +366,9 @@ absl::StatusOr<std::vector<Kind>> KindsOf(const Options& options,
                    " has no meaning; -o all takes those that have one"));
 }
 
-std::string HelpText(std::string_view program) {
+std::string HelpText(std::string_view collective) {
   std::string text = absl::StrCat(
-      "Usage: [mpirun -n RANKS] ", std::string(program), " [flags]\n\n",
+      "Usage: [mpirun -n RANKS] ", std::string(collective), "_perf [flags]\n\n",
       "Times and checks one collective, as nccl-tests does. README.md of this "
       "folder says\nwhat each column means. Flags, with their defaults:\n");
   for (const Flag& flag : kFlags) {

@@ -83,6 +83,6 @@ absl::StatusOr<std::vector<Kind>> KindsOf(const Options& options,
                                           const Traits& traits);
 
 // Every flag with its default.
-std::string HelpText(std::string_view program);
+std::string HelpText(std::string_view collective);
 
 }  // namespace trnccl::perf

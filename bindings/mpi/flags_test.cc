@@ -126,7 +126,7 @@ TEST(Flags, SkipPairsWithoutMeaningUnlessAskedForSingly) {
 }
 
 TEST(Flags, AreAllInTheHelp) {
-  const std::string help = HelpText("all_reduce_perf");
+  const std::string help = HelpText("all_reduce");
   for (const char* name :
        {"--nthreads", "--minbytes", "--maxbytes", "--iters", "--check",
         "--datatype", "--blocking", "--compare", "--fresh", "--output_file"})
