@@ -16,7 +16,7 @@
 namespace trnccl {
 namespace {
 
-constexpr std::string_view kNoAlgorithm;
+constexpr std::string_view kNoAlgorithm = "";
 
 // The longest sleep: deadlines and aborts are looked at this often even if
 // nobody rings.

@@ -395,6 +395,17 @@ TEST(Strict, GivesTheSameBitsOnAnyNodes) {
   }
 }
 
+TEST(Info, NamesNoAlgorithmBeforeTheFirstCollective) {
+  RunRanks({.ranks = 2}, [](trncclComm_t comm, int) {
+    trncclCommInfo_t info;
+    ASSERT_CALL_OK(trncclCommInfo(comm, &info));
+    EXPECT_STREQ(info.last_algorithm, "");
+    ASSERT_CALL_OK(trncclBarrier(comm, nullptr));
+    ASSERT_CALL_OK(trncclCommInfo(comm, &info));
+    EXPECT_STREQ(info.last_algorithm, "dissemination");
+  });
+}
+
 // Each chosen freely: whatever the planner takes is right.
 TEST(Planner, ChoosesSomethingRightForEveryCollective) {
   for (const int ranks : {2, 5}) {
