@@ -116,7 +116,8 @@ absl::Status FreeShared(std::byte* base) {
     return absl::InvalidArgumentError(
         "freeing shared memory: no buffer begins there");
   }
-  buffer->file.Discard();
+  // A forked child lets go of its own mapping alone.
+  if (buffer->file.reference().pid == getpid()) buffer->file.Discard();
   return absl::OkStatus();
 }
 

@@ -4,10 +4,11 @@
 // The collectives and point-to-point calls of the C interface: each turns its
 // arguments into a call and issues it.
 #include <cstdint>
-#include <limits>
 #include <span>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "ccl/base/status_macros.h"
 #include "ccl/capi/handles.h"
 
 namespace {
@@ -36,7 +37,7 @@ std::span<const int64_t> Array(const size_t* values, int ranks) {
 CollectiveCall Call(Collective collective, const void* send, void* recv,
                     size_t count, trncclDataType_t type) {
   return {.collective = collective,
-          .type = static_cast<trnccl::DataType>(type),
+          .type = trnccl::TypeOf(type),
           .input = Bytes(send),
           .output = Bytes(recv),
           .input_counts = Even(count),
@@ -51,25 +52,25 @@ absl::Status SetOperator(trncclComm* comm, trncclRedOp_t op,
     call->op = static_cast<trnccl::ReduceOp>(op);
     return absl::OkStatus();
   }
-  if (comm == nullptr)
-    return absl::InvalidArgumentError("the communicator is null");
+  RETURN_IF_ERROR(trnccl::Usable(comm).status());
+  const auto bad = [&](const std::string& why) {
+    return trnccl::BadCall(comm, Name(call->collective), why);
+  };
   trnccl::MutexLock lock(comm->mutex);
-  const auto index = static_cast<size_t>(op - trnccl::kFirstCustomOp);
-  if (op < trnccl::kFirstCustomOp || index >= comm->factors.size() ||
-      !comm->factors[index].used) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no operator has the number ", op,
-                     " on this communicator (it may have been destroyed)"));
+  const trncclComm::Factor* factor = comm->FindFactor(op);
+  if (factor == nullptr) {
+    return bad(absl::StrCat("no operator has the number ", op,
+                            " on this communicator (it may have been "
+                            "destroyed)"));
   }
-  const trncclComm::Factor& factor = comm->factors[index];
-  if (static_cast<int>(factor.type) != static_cast<int>(call->type)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "operator ", op, " was made for ",
-        std::string(Name(static_cast<trnccl::DataType>(factor.type))),
-        ", the call's type is ", std::string(Name(call->type))));
+  const trnccl::DataType type = trnccl::TypeOf(factor->type);
+  if (type != call->type) {
+    return bad(absl::StrCat("operator ", op, " was made for ",
+                            std::string(Name(type)), ", the call's type is ",
+                            std::string(Name(call->type))));
   }
   call->op = trnccl::ReduceOp::kPremulSum;
-  call->factor = factor.value;
+  call->factor = factor->value;
   return absl::OkStatus();
 }
 
@@ -92,9 +93,16 @@ int RanksOf(trncclComm* comm) {
   return communicator.ok() ? (*communicator)->membership().ranks : 0;
 }
 
-absl::Status NullCounts(const char* call) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(call, ": the array of counts is null"));
+trncclResult_t RefuseNullCounts(trncclComm* comm, Collective collective) {
+  return trnccl::Refuse(
+      trnccl::BadCall(comm, Name(collective), "an array of counts is null"));
+}
+
+// What's too much becomes more than any check takes.
+size_t BytesOf(size_t count, trnccl::DataType type) {
+  size_t bytes = 0;
+  return __builtin_mul_overflow(count, ElementBytes(type), &bytes) ? SIZE_MAX
+                                                                   : bytes;
 }
 
 }  // namespace
@@ -137,7 +145,7 @@ trncclResult_t trncclAllGatherV(const void* send, void* recv,
                                 trncclDataType_t type, trncclComm_t comm,
                                 trncclRequest_t* request) {
   if (recvcounts == nullptr)
-    return trnccl::Refuse(NullCounts("trncclAllGatherV"));
+    return RefuseNullCounts(comm, Collective::kAllGatherV);
   const int ranks = RanksOf(comm);
   CollectiveCall call = Call(Collective::kAllGatherV, send, recv, 0, type);
   if (ranks > 0) {
@@ -165,7 +173,7 @@ trncclResult_t trncclReduceScatterV(const void* send, void* recv,
                                     trncclComm_t comm,
                                     trncclRequest_t* request) {
   if (sendcounts == nullptr)
-    return trnccl::Refuse(NullCounts("trncclReduceScatterV"));
+    return RefuseNullCounts(comm, Collective::kReduceScatterV);
   const int ranks = RanksOf(comm);
   CollectiveCall call = Call(Collective::kReduceScatterV, send, recv, 0, type);
   if (ranks > 0) {
@@ -190,7 +198,7 @@ trncclResult_t trncclAllToAllV(const void* send, const size_t* sendcounts,
                                const size_t* recvdispls, trncclDataType_t type,
                                trncclComm_t comm, trncclRequest_t* request) {
   if (sendcounts == nullptr || recvcounts == nullptr)
-    return trnccl::Refuse(NullCounts("trncclAllToAllV"));
+    return RefuseNullCounts(comm, Collective::kAllToAllV);
   const int ranks = RanksOf(comm);
   CollectiveCall call = Call(Collective::kAllToAllV, send, recv, 0, type);
   call.input_counts = {.counts = Array(sendcounts, ranks),
@@ -227,16 +235,12 @@ trncclResult_t trncclSend(const void* send, size_t count, trncclDataType_t type,
                           int peer, int64_t tag, trncclComm_t comm,
                           trncclRequest_t* request) {
   trnccl::Transfer transfer{.direction = trnccl::Transfer::kSend,
-                            .type = static_cast<trnccl::DataType>(type),
+                            .type = trnccl::TypeOf(type),
                             .peer = peer,
                             .tag = tag,
                             // Sends only read it.
-                            .buffer = const_cast<std::byte*>(Bytes(send))};
-  if (__builtin_mul_overflow(count, trnccl::ElementBytes(transfer.type),
-                             &transfer.bytes)) {
-    return trnccl::Refuse(absl::InvalidArgumentError(
-        absl::StrCat("send: count ", count, " doesn't fit in memory")));
-  }
+                            .buffer = const_cast<std::byte*>(Bytes(send)),
+                            .bytes = BytesOf(count, trnccl::TypeOf(type))};
   return trnccl::IssueTransfer(comm, transfer, nullptr, request);
 }
 
@@ -244,15 +248,11 @@ trncclResult_t trncclRecv(void* recv, size_t count, trncclDataType_t type,
                           int peer, int64_t tag, trncclStatus_t* status,
                           trncclComm_t comm, trncclRequest_t* request) {
   trnccl::Transfer transfer{.direction = trnccl::Transfer::kReceive,
-                            .type = static_cast<trnccl::DataType>(type),
+                            .type = trnccl::TypeOf(type),
                             .peer = peer,
                             .tag = tag,
-                            .buffer = Bytes(recv)};
-  if (__builtin_mul_overflow(count, trnccl::ElementBytes(transfer.type),
-                             &transfer.bytes)) {
-    return trnccl::Refuse(absl::InvalidArgumentError(
-        absl::StrCat("recv: count ", count, " doesn't fit in memory")));
-  }
+                            .buffer = Bytes(recv),
+                            .bytes = BytesOf(count, trnccl::TypeOf(type))};
   return trnccl::IssueTransfer(comm, transfer, status, request);
 }
 

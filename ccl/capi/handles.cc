@@ -4,7 +4,17 @@
 
 #include <pthread.h>
 
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
+#include "ccl/base/status_macros.h"
+
+trncclComm::Factor* trncclComm::FindFactor(trncclRedOp_t op) {
+  if (op < trnccl::kFirstCustomOp) return nullptr;
+  const auto index = static_cast<size_t>(op - trnccl::kFirstCustomOp);
+  if (index >= factors.size() || !factors[index].used) return nullptr;
+  return &factors[index];
+}
 
 namespace trnccl {
 namespace {
@@ -63,14 +73,24 @@ trncclResult_t Returned(const absl::Status& status) {
 
 const std::string& LastErrorText() { return ErrorText(); }
 
+DataType TypeOf(trncclDataType_t type) {
+  const auto number = static_cast<int64_t>(type);
+  return static_cast<DataType>(number >= 0 && number < kDataTypes ? number
+                                                                  : UINT8_MAX);
+}
+
+absl::Status CheckProcess(int process_mark) {
+  if (process_mark == ProcessMark()) [[likely]]
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the communicator was made before a fork: it's the parent's alone; make "
+      "one in the child");
+}
+
 absl::StatusOr<Communicator*> Usable(trncclComm* comm) {
   if (comm == nullptr)
     return absl::InvalidArgumentError("the communicator is null");
-  if (comm->process_mark != ProcessMark()) {
-    return absl::FailedPreconditionError(
-        "the communicator was made before a fork: it's the parent's alone; "
-        "make one in the child");
-  }
+  RETURN_IF_ERROR(CheckProcess(comm->process_mark));
   Communicator* communicator =
       comm->communicator.load(std::memory_order_acquire);
   if (communicator != nullptr) [[likely]]
@@ -82,6 +102,14 @@ absl::StatusOr<Communicator*> Usable(trncclComm* comm) {
   }
   MutexLock lock(comm->mutex);
   return comm->init_status;
+}
+
+absl::Status BadCall(trncclComm* comm, std::string_view call,
+                     std::string_view why) {
+  ASSIGN_OR_RETURN(const Communicator* communicator, Usable(comm));
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", communicator->membership().rank, ": ",
+                   std::string(call), ": ", std::string(why)));
 }
 
 }  // namespace trnccl

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -40,11 +41,21 @@ struct trncclComm {
     trnccl::PremulFactor value;
   };
   std::vector<Factor> factors ABSL_GUARDED_BY(mutex);
+  // Of an operator that was made and not destroyed, else null.
+  Factor* FindFactor(trncclRedOp_t op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 };
+
+namespace trnccl {
+
+// What marks the process that a handle was made in: changes in a forked child.
+int ProcessMark();
+
+}  // namespace trnccl
 
 struct trncclRequest {
   trnccl::Operation* operation = nullptr;
   trnccl::Communicator* communicator = nullptr;  // looked at until it's done
+  int process_mark = trnccl::ProcessMark();
 };
 
 namespace trnccl {
@@ -60,12 +71,20 @@ const std::string& LastErrorText();
 // is refused with it.
 trncclResult_t Refuse(const absl::Status& status);
 
+// The type, or one that every check refuses.
+DataType TypeOf(trncclDataType_t type);
+
 // The communicator if calls may be made on it now, in this process: not during
 // init, not after a fork.
 absl::StatusOr<Communicator*> Usable(trncclComm* comm);
 
-// What marks the process that a handle was made in: changes in a forked child.
-int ProcessMark();
+// InvalidArgument that names this rank and the call; or why `comm` isn't usable
+// in the first place.
+absl::Status BadCall(trncclComm* comm, std::string_view call,
+                     std::string_view why);
+
+// FailedPrecondition in a child of the process that made the handle.
+absl::Status CheckProcess(int process_mark);
 
 // Checks a call, then runs it, starts it, or leaves it to the open group, as
 // request and thread say.

@@ -168,6 +168,8 @@ trncclResult_t trncclRequestTest(trncclRequest_t request, int* done) {
     return trnccl::Returned(absl::InvalidArgumentError(
         "trncclRequestTest: the request or the result is null"));
   }
+  const absl::Status ours = trnccl::CheckProcess(request->process_mark);
+  if (!ours.ok()) return trnccl::Returned(ours);
   *done = request->operation->done.load(std::memory_order_acquire) ? 1 : 0;
   return *done != 0 ? trnccl::Returned(request->operation->status)
                     : trncclSuccess;
@@ -178,6 +180,8 @@ trncclResult_t trncclRequestWait(trncclRequest_t request, int64_t patience_ms) {
     return trnccl::Returned(
         absl::InvalidArgumentError("trncclRequestWait: the request is null"));
   }
+  const absl::Status ours = trnccl::CheckProcess(request->process_mark);
+  if (!ours.ok()) return trnccl::Returned(ours);
   trnccl::Operation* operation = request->operation;
   const bool done = operation->done.load(std::memory_order_acquire) ||
                     request->communicator->Wait(operation, patience_ms);

@@ -35,8 +35,14 @@ absl::StatusOr<Settings> SettingsOf(const trncclConfig_t* config) {
     if (config->settings_count < 0 || config->timeout_ms < 0)
       return absl::InvalidArgumentError(
           "config: a negative timeout_ms or settings_count");
-    for (int i = 0; i < config->settings_count; ++i)
+    for (int i = 0; i < config->settings_count; ++i) {
+      if (config->settings == nullptr || config->settings[i] == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("config: settings_count is ", config->settings_count,
+                         ", but setting ", i, " is null"));
+      }
       overrides.emplace_back(config->settings[i]);
+    }
     if (config->timeout_ms > 0)
       overrides.push_back(
           absl::StrCat("TRNCCL_TIMEOUT_MS=", config->timeout_ms));
@@ -70,8 +76,10 @@ void FinishInit(trncclComm* comm,
                 absl::StatusOr<std::unique_ptr<Communicator>> made) {
   if (made.ok()) {
     comm->owned = *std::move(made);
-    comm->communicator.store(comm->owned.get(), std::memory_order_release);
+    comm->communicator.store(comm->owned.get());
     comm->init_result.store(trncclSuccess);
+    // An abort from before the store has found nothing to abort.
+    if (comm->abort_init.load()) comm->owned->Abort();
     return;
   }
   {
@@ -192,48 +200,60 @@ absl::StatusOr<PremulFactor> FactorOf(const void* from, DataType type) {
 
 absl::StatusOr<trncclRedOp_t> AddOperator(trncclComm* comm, const void* factor,
                                           trncclDataType_t type) {
+  constexpr std::string_view kCall = "trncclRedOpCreatePreMulSum";
   RETURN_IF_ERROR(Usable(comm).status());
-  ASSIGN_OR_RETURN(const PremulFactor value,
-                   FactorOf(factor, static_cast<DataType>(type)));
+  if (ElementBytes(TypeOf(type)) == 0)
+    return BadCall(comm, kCall, "unknown data type");
+  const absl::StatusOr<PremulFactor> value = FactorOf(factor, TypeOf(type));
+  if (!value.ok())
+    return BadCall(comm, kCall, std::string(value.status().message()));
   MutexLock lock(comm->mutex);
   size_t index = 0;
   while (index < comm->factors.size() && comm->factors[index].used) ++index;
   if (index == comm->factors.size()) comm->factors.emplace_back();
-  comm->factors[index] = {.type = type, .used = true, .value = value};
+  comm->factors[index] = {.type = type, .used = true, .value = *value};
   return kFirstCustomOp + static_cast<trncclRedOp_t>(index);
 }
 
 absl::Status RemoveOperator(trncclComm* comm, trncclRedOp_t op) {
   RETURN_IF_ERROR(Usable(comm).status());
   MutexLock lock(comm->mutex);
-  const auto index = static_cast<size_t>(op - kFirstCustomOp);
-  if (op < kFirstCustomOp || index >= comm->factors.size() ||
-      !comm->factors[index].used) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no operator has the number ", op));
+  trncclComm::Factor* factor = comm->FindFactor(op);
+  if (factor == nullptr) {
+    return BadCall(comm, "trncclRedOpDestroy",
+                   absl::StrCat("no operator has the number ", op));
   }
-  comm->factors[index].used = false;
+  factor->used = false;
   return absl::OkStatus();
 }
 
 // The communicator's own error, or why there's none yet.
 absl::Status FailureOf(trncclComm* comm) {
+  RETURN_IF_ERROR(CheckProcess(comm->process_mark));
   const Communicator* communicator = comm->communicator.load();
   if (communicator != nullptr) return communicator->failure();
   MutexLock lock(comm->mutex);
   return comm->init_status;
 }
 
-void Destroy(trncclComm* comm) {
+// In a forked child the handle stays as it is: its descriptors and threads are
+// the parent's.
+absl::Status Destroy(trncclComm* comm) {
+  RETURN_IF_ERROR(CheckProcess(comm->process_mark));
   if (comm->init_thread.joinable()) {
     comm->abort_init.store(true);
     comm->init_thread.join();
   }
-  // A child's copy holds descriptors and a progress thread that aren't its own.
-  if (comm->process_mark != ProcessMark()) {
-    comm->owned.release();
-  }
   delete comm;
+  return absl::OkStatus();
+}
+
+absl::Status Abort(trncclComm* comm) {
+  RETURN_IF_ERROR(CheckProcess(comm->process_mark));
+  comm->abort_init.store(true);
+  if (Communicator* communicator = comm->communicator.load())
+    communicator->Abort();
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -344,22 +364,20 @@ trncclResult_t trncclCommFinalize(trncclComm_t comm) {
 
 trncclResult_t trncclCommDestroy(trncclComm_t comm) {
   if (comm == nullptr) return Returned(NullArgument("trncclCommDestroy"));
-  trnccl::Destroy(comm);
-  return trncclSuccess;
+  return Returned(trnccl::Destroy(comm));
 }
 
 trncclResult_t trncclCommAbort(trncclComm_t comm) {
   if (comm == nullptr) return Returned(NullArgument("trncclCommAbort"));
-  comm->abort_init.store(true);
-  if (trnccl::Communicator* communicator = comm->communicator.load())
-    communicator->Abort();
-  return trncclSuccess;
+  return Returned(trnccl::Abort(comm));
 }
 
 trncclResult_t trncclCommGetAsyncError(trncclComm_t comm,
                                        trncclResult_t* error) {
   if (comm == nullptr || error == nullptr)
     return Returned(NullArgument("trncclCommGetAsyncError"));
+  const absl::Status ours = trnccl::CheckProcess(comm->process_mark);
+  if (!ours.ok()) return Returned(ours);
   *error = comm->init_result.load();
   if (*error == trncclSuccess)
     *error = trnccl::ResultOf(comm->communicator.load()->failure());

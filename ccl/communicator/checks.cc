@@ -2,9 +2,11 @@
 // Copyright (c) The trnccl Authors
 #include "ccl/communicator/checks.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "algorithms/spec.h"
@@ -20,6 +22,10 @@ absl::Status Refuse(const Membership& me, std::string_view call,
   return absl::InvalidArgumentError(
       absl::StrCat("rank ", me.rank, ": ", Text(call), ": ", why));
 }
+
+// No address space is larger: what goes beyond was a negative number, or a sum
+// that overflowed.
+constexpr int64_t kMaxBytes = (int64_t{1} << 56) - 1;
 
 // Bytes from the start of a buffer to the end of its last block, or nothing if
 // they don't fit in memory.
@@ -43,7 +49,8 @@ std::optional<size_t> BytesOf(const BlockRange& blocks,
   }
   int64_t bytes = 0;
   if (__builtin_mul_overflow(elements, static_cast<int64_t>(element_bytes),
-                             &bytes))
+                             &bytes) ||
+      bytes > kMaxBytes)
     return std::nullopt;
   return static_cast<size_t>(bytes);
 }
@@ -91,6 +98,30 @@ absl::Status CheckOverlap(const CollectiveCall& call, const Membership& me,
                    "; use buffers apart"));
 }
 
+// Of a buffer that's written: two blocks in one place would make it a matter of
+// luck what's there at the end.
+absl::Status CheckDisplacements(const CollectiveCall& call,
+                                const Membership& me) {
+  const auto& [even_count, counts, offsets] = call.output_counts;
+  std::vector<size_t> order;  // of the blocks that aren't empty
+  for (size_t i = 0; i < offsets.size(); ++i)
+    if (counts[i] > 0) order.push_back(i);
+  std::sort(order.begin(), order.end(),
+            [offsets = offsets](size_t x, size_t y) {
+              return offsets[x] < offsets[y];
+            });
+  for (size_t i = 1; i < order.size(); ++i) {
+    const size_t before = order[i - 1];
+    if (offsets[before] + counts[before] <= offsets[order[i]]) continue;
+    return Refuse(
+        me, Name(call.collective),
+        absl::StrCat("the displacements of recv make the blocks of ranks ",
+                     before, " and ", order[i],
+                     " overlap; each block needs a place of its own"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckBuffers(const CollectiveCall& call, const Membership& me) {
   const Spec& spec = SpecOf(call.collective);
   const Shape shape{.ranks = me.ranks, .rank = me.rank, .root = call.root};
@@ -111,6 +142,8 @@ absl::Status CheckBuffers(const CollectiveCall& call, const Membership& me) {
     return Refuse(me, Name(call.collective),
                   absl::StrCat("recv is null, but ", *output_bytes,
                                " bytes are to be written to it"));
+  const absl::Status displacements = CheckDisplacements(call, me);
+  if (!displacements.ok()) return displacements;
   return CheckOverlap(call, me, {*input_bytes, *output_bytes});
 }
 
@@ -122,10 +155,11 @@ absl::Status CheckCall(const CollectiveCall& call, const Membership& me) {
     return Refuse(me, name, "no such collective");
   if (call.collective == Collective::kBarrier) return absl::OkStatus();
   const Spec& spec = SpecOf(call.collective);
-  if (ElementBytes(call.type) == 0)
+  if (ElementBytes(call.type) == 0) {
     return Refuse(
         me, name,
-        absl::StrCat("unknown data type ", static_cast<int>(call.type)));
+        absl::StrCat("unknown data type; the types are 0 to ", kDataTypes - 1));
+  }
   if (spec.reduces) {
     const absl::StatusOr<Folder> folder =
         MakeFolder({.type = call.type, .op = call.op, .ranks = me.ranks});

@@ -9,6 +9,9 @@
 namespace trnccl {
 namespace {
 
+// No address space is larger.
+constexpr size_t kMaxBytes = (size_t{1} << 56) - 1;
+
 std::string RankText(int rank) {
   return rank == kAnySource ? "any rank" : absl::StrCat("rank ", rank);
 }
@@ -35,7 +38,12 @@ absl::Status CheckTransfer(const Transfer& transfer, Membership membership) {
     cause = absl::StrCat("there are only ranks 0 to ", membership.ranks - 1);
   } else if (transfer.tag < (receives ? kAnyTag : 0)) {
     cause = "tags are 0 or more";
-  } else if (element_bytes == 0 || transfer.bytes % element_bytes != 0) {
+  } else if (element_bytes == 0) {
+    cause =
+        absl::StrCat("unknown data type; the types are 0 to ", kDataTypes - 1);
+  } else if (transfer.bytes > kMaxBytes) {
+    cause = "the count doesn't fit in memory (or is negative)";
+  } else if (transfer.bytes % element_bytes != 0) {
     cause = absl::StrCat("that's no whole number of ",
                          std::string(Name(transfer.type)), " elements");
   } else if (transfer.buffer == nullptr && transfer.bytes > 0) {
