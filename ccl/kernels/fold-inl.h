@@ -80,14 +80,12 @@ class Loop {
   HWY_INLINE void Run() const {
     const size_t end = call_.count * Lanes::kElementBytes;
     size_t offset = 0;
-    if constexpr (Lanes::kUnits > 1) {
-      if (end >= kStride && IsPlainPair()) offset = FoldPair(end);
-      for (; end - offset >= kStride; offset += kStride)
-        Step<Lanes::kUnits>(offset, Whole());
-    }
-    for (; end - offset >= Lanes::kBytes; offset += Lanes::kBytes)
-      Step<1>(offset, Whole());
-    if (offset < end) Step<1>(offset, Part{end - offset});
+    if (IsPlainPair())
+      offset = FoldPair(end);
+    else
+      for (; end - offset >= Lanes::kBytes; offset += Lanes::kBytes)
+        FoldUnit(offset, Whole());
+    if (offset < end) FoldUnit(offset, Part{end - offset});
   }
 
  private:
@@ -95,8 +93,6 @@ class Loop {
   using Wide = typename Lanes::Wide;
   static constexpr bool kNarrow = !std::is_void_v<Wide>;
   static constexpr size_t kWideRatio = sizeof(float) / Lanes::kElementBytes;
-
-  static constexpr size_t kStride = Lanes::kUnits * Lanes::kBytes;
 
   // Two operands and one result, nothing but folding: what rings do all day.
   HWY_INLINE bool IsPlainPair() const {
@@ -106,80 +102,63 @@ class Loop {
                          call_.wide_result);
   }
 
-  // Folds a plain pair in whole strides and says how far it came. Step() would
-  // do the same, with twice the instructions.
+  // Folds a plain pair's whole units and says how far it came. FoldUnit() would
+  // do the same, in several times the instructions.
   HWY_INLINE size_t FoldPair(size_t end) const {
     const auto* first = static_cast<const uint8_t*>(call_.operands[0].data);
     const auto* second = static_cast<const uint8_t*>(call_.operands[1].data);
     auto* result = static_cast<uint8_t*>(call_.results[0]);
     size_t offset = 0;
-    for (; end - offset >= kStride; offset += kStride) {
-      for (size_t u = 0; u < Lanes::kUnits; ++u) {
-        const size_t at = offset + u * Lanes::kBytes;
-        Acc acc = Lanes::Load(first + at);
-        Combine(acc, Lanes::Load(second + at));
-        Lanes::Store(acc, result + at);
-      }
+    for (; end - offset >= Lanes::kBytes; offset += Lanes::kBytes) {
+      Acc acc = Lanes::Load(first + offset);
+      Combine(acc, Lanes::Load(second + offset));
+      Lanes::Store(acc, result + offset);
     }
     return offset;
   }
 
-  // Folds the units from `offset` (in bytes of the type itself) on.
-  template <size_t kUnits, class Access>
-  HWY_INLINE void Step(size_t offset, Access access) const {
-    Acc acc[kUnits];
-    Read<kUnits>(call_.operands[0], offset, access, acc);
-    for (const FoldOperand& operand : call_.operands.subspan(1)) {
-      Acc next[kUnits];
-      Read<kUnits>(operand, offset, access, next);
-      for (size_t u = 0; u < kUnits; ++u) Combine(acc[u], next[u]);
-    }
+  // Folds the unit at `offset`, counted in bytes of the type itself.
+  template <class Access>
+  HWY_INLINE void FoldUnit(size_t offset, Access access) const {
+    Acc acc = Read(call_.operands[0], offset, access);
+    for (const FoldOperand& operand : call_.operands.subspan(1))
+      Combine(acc, Read(operand, offset, access));
     if constexpr (Op::kFinishes) {
-      if (call_.finish)
-        for (Acc& unit : acc) op_.Finish(unit);
+      if (call_.finish) op_.Finish(acc);
     }
     for (void* result : call_.results)
-      Write<kUnits>(acc, offset, access, static_cast<uint8_t*>(result));
+      Write(acc, offset, access, static_cast<uint8_t*>(result));
   }
 
-  template <size_t kUnits, class Access>
-  HWY_INLINE void Read(const FoldOperand& operand, size_t offset, Access access,
-                       Acc* acc) const {
-    const uint8_t* bytes = static_cast<const uint8_t*>(operand.data);
-    bool wide = false;
-    if constexpr (kNarrow) wide = operand.wide;
-    if (wide) {
-      if constexpr (kNarrow) {
-        for (size_t u = 0; u < kUnits; ++u)
-          acc[u] = access.Times(kWideRatio)
-                       .template Load<Wide>(bytes + offset * kWideRatio +
-                                            u * Wide::kBytes);
-      }
+  template <class Access>
+  HWY_INLINE Acc Read(const FoldOperand& operand, size_t offset,
+                      Access access) const {
+    const auto* bytes = static_cast<const uint8_t*>(operand.data);
+    Acc acc;
+    if constexpr (kNarrow) {
+      if (operand.wide)
+        acc = access.Times(kWideRatio)
+                  .template Load<Wide>(bytes + offset * kWideRatio);
+      else
+        acc = access.template Load<Lanes>(bytes + offset);
     } else {
-      for (size_t u = 0; u < kUnits; ++u)
-        acc[u] =
-            access.template Load<Lanes>(bytes + offset + u * Lanes::kBytes);
+      acc = access.template Load<Lanes>(bytes + offset);
     }
     if constexpr (Op::kPrepares) {
-      if (operand.raw)
-        for (size_t u = 0; u < kUnits; ++u) op_.Prepare(acc[u]);
+      if (operand.raw) op_.Prepare(acc);
     }
+    return acc;
   }
 
-  template <size_t kUnits, class Access>
-  HWY_INLINE void Write(const Acc* acc, size_t offset, Access access,
+  template <class Access>
+  HWY_INLINE void Write(const Acc& acc, size_t offset, Access access,
                         uint8_t* bytes) const {
     if constexpr (kNarrow) {
-      if (call_.wide_result) {
-        for (size_t u = 0; u < kUnits; ++u)
-          access.Times(kWideRatio)
-              .template Store<Wide>(
-                  acc[u], bytes + offset * kWideRatio + u * Wide::kBytes);
-        return;
-      }
+      if (call_.wide_result)
+        return access.Times(kWideRatio)
+            .template Store<Wide>(acc, bytes + offset * kWideRatio);
     }
-    for (size_t u = 0; u < kUnits; ++u)
-      access.template Store<Lanes>(acc[u], bytes + offset + u * Lanes::kBytes);
+    access.template Store<Lanes>(acc, bytes + offset);
   }
 
   HWY_INLINE void Combine(Acc& acc, const Acc& next) const {

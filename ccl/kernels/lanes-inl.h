@@ -70,7 +70,6 @@ template <class T, size_t kLanesPerElement = 1>
 struct DirectLanes {
   using Acc = Pack<T, 1>;
   using Wide = void;
-  static constexpr size_t kUnits = kOneLane ? 1 : 4;
   static constexpr size_t kElementBytes = sizeof(T) * kLanesPerElement;
   static constexpr size_t kBytes = hn::MaxLanes(Tag<T>()) * sizeof(T);
 
@@ -88,7 +87,6 @@ template <class T>
 struct PairLanes {
   using Acc = Pack<T, 2>;
   using Wide = void;
-  static constexpr size_t kUnits = 1;
   static constexpr size_t kElementBytes = 2 * sizeof(T);
   static constexpr size_t kBytes = hn::MaxLanes(Tag<T>()) * kElementBytes;
 

@@ -95,7 +95,6 @@ struct SmallFloatLanes {
   using Acc = Pack<float, 1>;
   using Wide = DirectLanes<float>;
   using Bits = typename Format::Bits;
-  static constexpr size_t kUnits = 1;
   static constexpr size_t kElementBytes = sizeof(Bits);
   static constexpr size_t kBytes = hn::MaxLanes(Tag<float>()) * kElementBytes;
 
@@ -117,7 +116,6 @@ template <class Half>
 struct HardwareHalfLanes {
   using Acc = Pack<float, 1>;
   using Wide = DirectLanes<float>;
-  static constexpr size_t kUnits = 4;
   static constexpr size_t kElementBytes = 2;
   static constexpr size_t kBytes = hn::MaxLanes(Tag<float>()) * kElementBytes;
 
@@ -145,7 +143,6 @@ using Float16Lanes =
 template <class Lane>
 struct BFloat16Pairs {
   using Acc = Pack<float, 2>;
-  static constexpr size_t kUnits = 2;
   static constexpr size_t kElementBytes = 2;
   static constexpr size_t kBytes = hn::MaxLanes(Tag<Lane>()) * sizeof(Lane);
 
