@@ -35,15 +35,17 @@ class PeerProcess {
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
-  // Readable once it's dead; -1 for this process itself.
+  // Readable once it's dead; -1 for this process itself, and where the kernel
+  // has no such descriptors.
   int pidfd() const { return pidfd_; }
   bool alive() const;
   Ringer* ringer() const { return ringer_.get(); }  // null: no doorbell
 
  private:
-  PeerProcess(int pidfd, std::unique_ptr<Ringer> ringer);
+  PeerProcess(int pid, int pidfd, std::unique_ptr<Ringer> ringer);
   static absl::StatusOr<std::shared_ptr<PeerProcess>> Open(const Key& key);
 
+  int pid_;
   int pidfd_;
   std::unique_ptr<Ringer> ringer_;
 };

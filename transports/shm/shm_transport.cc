@@ -105,6 +105,7 @@ absl::Status ShmTransport::Connect(const ConnectOptions& options) {
     if (peer.process->ringer() != nullptr) rings_peers_ = true;
     if (peer.control.header().sleep_barriers == 0) fences_ = true;
     const int fd = peer.process->pidfd();
+    if (fd < 0) watches_all_ = false;
     if (fd >= 0 && std::find(traits_.wake_fds.begin(), traits_.wake_fds.end(),
                              fd) == traits_.wake_fds.end()) {
       traits_.wake_fds.push_back(fd);
@@ -404,7 +405,7 @@ absl::Status ShmTransport::Progress() {
 }
 
 void ShmTransport::CheckPeers() {
-  if (poll(deaths_.data(), deaths_.size(), 0) <= 0) return;
+  if (watches_all_ && poll(deaths_.data(), deaths_.size(), 0) <= 0) return;
   for (Peer& peer : peers_) {
     if (peer.gone || peer.process->alive()) continue;
     peer.gone = true;

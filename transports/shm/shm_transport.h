@@ -112,6 +112,7 @@ class ShmTransport final : public Transport {
   bool arena_filled_ = false;
   std::vector<Peer> peers_;
   std::vector<pollfd> deaths_;  // traits_.wake_fds
+  bool watches_all_ = true;     // deaths_ has a descriptor of every peer
   bool rings_peers_ = false;    // some peer has a doorbell
   const bool sleep_barriers_;   // joined
   bool fences_ = false;         // needed, since not all have
