@@ -12,58 +12,14 @@
 #include "algorithms/spec.h"
 #include "ccl/kernels/fold.h"
 #include "gtest/gtest.h"
+#include "tests/collectives/guarded_buffer.h"
 #include "tests/collectives/oracle.h"
 #include "tests/collectives/ranks.h"
 
 namespace trnccl {
 namespace {
 
-constexpr size_t kCanaryBytes = 64;
-constexpr std::byte kCanary{0xa5};
-
 enum class Where { kOutOfPlace, kInPlace };
-
-// A buffer at an odd offset with canaries around it. In shared memory of
-// trncclMemAlloc() or on the heap.
-class GuardedBuffer {
- public:
-  enum class Memory { kHeap, kShared };
-  GuardedBuffer(size_t bytes, size_t offset, Memory memory)
-      : bytes_(bytes), offset_(kCanaryBytes + offset), memory_(memory) {
-    const size_t total = offset_ + bytes + kCanaryBytes;
-    if (memory == Memory::kShared) {
-      void* pointer = nullptr;
-      EXPECT_EQ(trncclMemAlloc(&pointer, total), trncclSuccess);
-      base_ = static_cast<std::byte*>(pointer);
-    } else {
-      base_ = new std::byte[total];
-    }
-    std::fill_n(base_, total, kCanary);
-  }
-  ~GuardedBuffer() {
-    if (memory_ == Memory::kShared) {
-      EXPECT_EQ(trncclMemFree(base_), trncclSuccess);
-    } else {
-      delete[] base_;
-    }
-  }
-  GuardedBuffer(const GuardedBuffer&) = delete;
-  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
-
-  std::byte* data() { return base_ + offset_; }
-  bool intact() const {
-    const auto is_canary = [](std::byte value) { return value == kCanary; };
-    return std::all_of(base_, base_ + offset_, is_canary) &&
-           std::all_of(base_ + offset_ + bytes_,
-                       base_ + offset_ + bytes_ + kCanaryBytes, is_canary);
-  }
-
- private:
-  size_t bytes_;
-  size_t offset_;
-  Memory memory_;
-  std::byte* base_;
-};
 
 trncclResult_t Issue(const Case& one, const std::byte* in, std::byte* out,
                      trncclComm_t comm, trncclRedOp_t premul) {
