@@ -145,9 +145,20 @@ class Loop {
       acc = access.template Load<Lanes>(bytes + offset);
     }
     if constexpr (Op::kPrepares) {
-      if (operand.raw) op_.Prepare(acc);
+      if (operand.raw) Prepare(acc);
     }
     return acc;
+  }
+
+  // A prepared narrow float is rounded to its type at once: whether it's folded
+  // here or travels first must not show in the bits.
+  HWY_INLINE void Prepare(Acc& acc) const {
+    op_.Prepare(acc);
+    if constexpr (kNarrow) {
+      alignas(64) uint8_t unit[Lanes::kBytes];
+      Lanes::Store(acc, unit);
+      acc = Lanes::Load(unit);
+    }
   }
 
   template <class Access>

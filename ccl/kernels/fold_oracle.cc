@@ -145,14 +145,14 @@ struct ComplexNumbers {
   }
 };
 
+// `load` reads an operand's element, prepared where it's raw.
 template <class Rules, class Load, class Store>
 void FoldElements(const FoldSpec& spec, const FoldCall& call, const Load& load,
                   const Store& store) {
   for (size_t i = 0; i < call.count; ++i) {
     typename Rules::Element total{};
     for (size_t k = 0; k < call.operands.size(); ++k) {
-      typename Rules::Element next = load(call.operands[k], i);
-      if (call.operands[k].raw) next = Rules::Prepare(spec, next);
+      const typename Rules::Element next = load(call.operands[k], i);
       total = k == 0 ? next : Rules::Combine(spec.op, total, next);
     }
     store(call.finish ? Rules::Finish(spec, total) : total);
@@ -165,8 +165,9 @@ std::vector<uint8_t> ExpectedOf(const FoldSpec& spec, const FoldCall& call) {
   std::vector<uint8_t> bytes;
   FoldElements<Rules>(
       spec, call,
-      [](const FoldOperand& operand, size_t i) {
-        return LoadElement<Element>(operand.data, i);
+      [&](const FoldOperand& operand, size_t i) {
+        const Element element = LoadElement<Element>(operand.data, i);
+        return operand.raw ? Rules::Prepare(spec, element) : element;
       },
       [&](Element element) { AppendElement(element, bytes); });
   return bytes;
@@ -179,9 +180,14 @@ std::vector<uint8_t> ExpectedNarrow(const FoldSpec& spec,
   FoldElements<Numbers<float>>(
       spec, call,
       [&](const FoldOperand& operand, size_t i) {
-        if (operand.wide) return LoadElement<float>(operand.data, i);
+        const float value =
+            operand.wide ? LoadElement<float>(operand.data, i)
+                         : static_cast<float>(DecodeNarrow(
+                               spec.type, LoadElement<Bits>(operand.data, i)));
+        if (!operand.raw || spec.op != ReduceOp::kPremulSum) return value;
+        const float product = Numbers<float>::Prepare(spec, value);
         return static_cast<float>(
-            DecodeNarrow(spec.type, LoadElement<Bits>(operand.data, i)));
+            DecodeNarrow(spec.type, EncodeNarrow(spec.type, product)));
       },
       [&](float value) {
         if (call.wide_result)

@@ -270,8 +270,8 @@ TEST(Strict, GivesTheSameBitsHoweverItsDone) {
                                                           int rank) {
       for (const DataType type : {DataType::kFloat32, DataType::kBFloat16,
                                   DataType::kFloat16, DataType::kFloat8E4M3}) {
-        for (const ReduceOp op :
-             {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kAvg}) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProd,
+                                  ReduceOp::kAvg, ReduceOp::kPremulSum}) {
           RunCase({.algorithm = reference,
                    .ranks = kRanks,
                    .type = type,

@@ -91,7 +91,7 @@ void FoldBy(const Folder& folder, Partials partials,
                .wide_result = strict && fold.partial});
 }
 
-// Each rank's input times its factor: exact, as the factors are powers of two.
+// Each rank's input times its factor, rounded to the type as prepare does.
 std::vector<Bytes> Premultiplied(const Case& one,
                                  const std::vector<Bytes>& inputs) {
   std::vector<Bytes> scaled = inputs;
@@ -125,7 +125,7 @@ int64_t ElementsIn(const Case& one, const BlockRange& blocks) {
 
 }  // namespace
 
-double PremulFactorOf(int rank) { return rank % 3 == 0 ? 2 : 4; }
+double PremulFactorOf(int rank) { return rank % 3 == 0 ? 3 : 5; }
 
 Bytes ElementOf(DataType type, double value) {
   // The bytes of 1 in each format, multiplied by the library's own folds.

@@ -41,7 +41,7 @@ std::string Describe(const Case& one);
 // doubled or shuffled goes unseen. Floats are finite.
 std::vector<Bytes> InputsOf(const Case& one);
 
-// The power of two (of integers: any) by which `rank` premultiplies.
+// By what `rank` premultiplies: a number of every type, whose products aren't.
 double PremulFactorOf(int rank);
 
 // One element with that value.
