@@ -125,6 +125,11 @@ Advanced Executor::TryStep(int slot_index, int lane, uint32_t step_index) {
   const Slot& slot = slots_[slot_index];
   const CompiledStep& step = job_.plan->program->steps[step_index];
   const PieceTable::Range& range = slot.table->steps[step_index];
+  // A pair makes the segments that its count needs, as both its ranks know;
+  // other pairs of this rank may need more.
+  if (range.message_count == 0 && slot.segment > 0 &&
+      job_.call.collective == Collective::kAllToAllV)
+    return Advanced::kSomething;
   if (!PeekOperands(step, lane, range.message_count))
     return status_.ok() ? Advanced::kNothing : Advanced::kFailed;
   if (step.sends == 0) {

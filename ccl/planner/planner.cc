@@ -102,6 +102,11 @@ Planner::Choice Planner::Cut(const CompiledProgram& program,
         WireBytes(call));
     largest = least = std::clamp<int64_t>(wanted, 1, largest);
   }
+  // How much the pairs of other ranks exchange isn't known: what's chosen may
+  // follow from the largest segment alone. Each pair makes as many segments as
+  // its own count needs.
+  const bool pairs = call.collective == Collective::kAllToAllV;
+  if (pairs) least = largest;
   const int64_t most_slots = std::max(1, options_.lanes / program.lanes());
   Choice best;
   for (int64_t cut = largest; cut >= least; cut /= 2) {
@@ -113,10 +118,10 @@ Planner::Choice Planner::Cut(const CompiledProgram& program,
     const double seconds =
         CostSeconds({.algorithm = program.algorithm,
                      .shape = ShapeOf(call.root),
-                     .block_count = block,
+                     .block_count = pairs ? largest : block,
                      .element_bytes = static_cast<int64_t>(WireBytes(call)),
                      .segment_count = sizes.segment_count,
-                     .segments_in_flight = sizes.slots},
+                     .segments_in_flight = pairs ? 1 : sizes.slots},
                     options_.model);
     if (best.algorithm == nullptr || seconds < best.seconds)
       best = {program.algorithm, sizes, seconds};
