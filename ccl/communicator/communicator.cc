@@ -30,6 +30,19 @@ int64_t UntilNs(int64_t patience_ms) {
              : now_ns + patience_ms * 1'000'000;
 }
 
+class WaiterCount {
+ public:
+  explicit WaiterCount(std::atomic<int>* waiters) : waiters_(waiters) {
+    waiters_->fetch_add(1);
+  }
+  ~WaiterCount() { waiters_->fetch_sub(1); }
+  WaiterCount(const WaiterCount&) = delete;
+  WaiterCount& operator=(const WaiterCount&) = delete;
+
+ private:
+  std::atomic<int>* waiters_;
+};
+
 int SleepMs(int64_t until_ns) {
   const int64_t left_ns = std::clamp<int64_t>(until_ns - NowNs(), 0, kSleepNs);
   return static_cast<int>((left_ns + 999'999) / 1'000'000);
@@ -112,12 +125,15 @@ void Communicator::Release() {
 }
 
 absl::Status Communicator::Run(Operation* operation) {
-  if (failed_.load(std::memory_order_acquire)) return failure();
   if (!TryAcquire()) [[unlikely]] {
     // Another thread waits for an asynchronous call: this one joins its queue.
     RETURN_IF_ERROR(Submit({&operation, 1}));
     Wait(operation, kForever);
     return std::move(operation->status);
+  }
+  if (failed_.load(std::memory_order_acquire)) [[unlikely]] {
+    Release();
+    return failure();
   }
   if (armed_) Disarm();
   if (submitted_.load(std::memory_order_relaxed)) TakeSubmissions();
@@ -129,7 +145,6 @@ absl::Status Communicator::Run(Operation* operation) {
 }
 
 absl::Status Communicator::Submit(std::span<Operation* const> operations) {
-  if (failed_.load(std::memory_order_acquire)) return failure();
   if (progress_thread_ == nullptr) {
     ASSIGN_OR_RETURN(progress_thread_, ProgressThread::OfProcess());
     progress_thread_->Add(this);
@@ -137,6 +152,7 @@ absl::Status Communicator::Submit(std::span<Operation* const> operations) {
   const int64_t now_ns = NowNs();
   {
     MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
     for (Operation* operation : operations) {
       operation->asynchronous = true;
       if (operation->on_heap) operation->references.fetch_add(1);
@@ -170,10 +186,7 @@ absl::Status Communicator::Finalize() {
 
 void Communicator::WaitFor(const Goal& goal) {
   if (Reached(goal)) return;
-  // The progress thread leaves a communicator to those who wait for it.
-  waiters_.fetch_add(1);
   if (Acquire(goal)) Drive(goal);
-  waiters_.fetch_sub(1);
   if (unfinished_.load() > 0) progress_thread_->Notify();
 }
 
@@ -187,6 +200,7 @@ bool Communicator::Acquire(const Goal& goal) {
   // The holder may be in the middle of a long fold: that's worth a few yields
   // before sleeping.
   constexpr int kYields = 64;
+  const WaiterCount counted(&waiters_);
   for (int round = 0;; ++round) {
     if (Reached(goal)) return false;
     if (TryAcquire()) {
@@ -224,19 +238,26 @@ void Communicator::Drive(const Goal& goal) {
 
 bool Communicator::SleepOnce(const Goal& goal) {
   {
+    // The progress thread leaves a communicator to those who wait for it.
+    const WaiterCount counted(&waiters_);
     Sleepers::Announcement announcement(parts_.sleepers);
     parts_.transports->SetSleep(Sleep::kAsleep);
     armed_ = true;
-    if (Advance() || Reached(goal)) {
+    if (AdvanceAll() || Reached(goal)) {
       Disarm();
       return true;
     }
-    Release();
-    if (!aborted_.load())
+    // Not Release(): this thread still sees to all that happens, so that the
+    // others sleep on.
+    token_.store(false);
+    if (!aborted_.load() && !submitted_.load())
       announcement.SleepOn(parts_.transports->wake_fds(),
                            SleepMs(goal.until_ns));
   }
-  return Acquire(goal);
+  if (Acquire(goal)) return true;
+  // Now another must see to it.
+  if (waiters_.load() > 0) parts_.sleepers->WakeAll();
+  return false;
 }
 
 void Communicator::Disarm() {
@@ -259,7 +280,7 @@ Drivable::Drive Communicator::PrepareSleep(std::vector<int>* wake_fds) {
     return Drive::kNoWork;
   parts_.transports->SetSleep(Sleep::kAsleep);
   armed_ = true;
-  const bool moved = Advance();
+  const bool moved = AdvanceAll();
   if (moved) {
     Disarm();
   } else {

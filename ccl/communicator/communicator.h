@@ -124,6 +124,7 @@ class Communicator : public Drivable {
   void WaitFor(const Goal& goal);
 
   bool TryAcquire();
+  // Gives the token back; those who wait for it look again.
   void Release();
   // Takes the token, or not if the goal is reached or the time over first.
   bool Acquire(const Goal& goal);
@@ -137,6 +138,8 @@ class Communicator : public Drivable {
   void Disarm();
   // Runs whatever can run; true if anything moved.
   bool Advance();
+  // The same before a sleep: leaves no arrival unseen.
+  bool AdvanceAll();
   bool AdvanceCollective();
   bool AdvanceTransfers();
   void TakeSubmissions();
@@ -180,7 +183,7 @@ class Communicator : public Drivable {
   ProgressThread* progress_thread_ = nullptr;  // once there was a Submit()
 
   std::atomic<bool> token_ = false;
-  std::atomic<int> waiters_ = 0;
+  std::atomic<int> waiters_ = 0;     // threads that wait without the token
   std::atomic<int> unfinished_ = 0;  // submitted and not done
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> failed_ = false;

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -58,8 +59,8 @@ struct Operation {
   Operation* next = nullptr;
   bool asynchronous = false;
   uint32_t sequence = 0;
-  uint64_t record = 0;
-  int64_t started_ns = 0;  // when its deadline began to run; 0: not yet
+  std::optional<uint64_t> record;  // the recorder's, once it was taken up
+  int64_t started_ns = 0;          // when its deadline began to run; 0: not yet
   std::vector<int64_t> counts;
 };
 

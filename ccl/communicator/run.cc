@@ -23,7 +23,7 @@ constexpr std::string_view kEngineName = "engine";
 constexpr size_t kReferenceBytes = 1024;
 
 // How often arrivals of point-to-point are looked for while no transfer waits
-// for any: often enough that a peer's sends aren't held up.
+// for any, or a collective runs: often enough that nothing is held up.
 constexpr uint32_t kQuietRounds = 64;
 
 }  // namespace
@@ -61,7 +61,8 @@ bool Communicator::Advance() {
   bool moved = false;
   if (current_ != nullptr || queue_head_ != nullptr)
     moved = AdvanceCollective();
-  if (point_to_point_->busy() ||
+  const bool waits = !transfers_.empty() && current_ == nullptr;
+  if (waits || point_to_point_->busy() ||
       (!moved && ++quiet_rounds_ % kQuietRounds == 0))
     moved |= AdvanceTransfers();
   if (!moved) {
@@ -70,6 +71,11 @@ bool Communicator::Advance() {
       Fail(status);
   }
   return moved;
+}
+
+bool Communicator::AdvanceAll() {
+  const bool moved = Advance();
+  return AdvanceTransfers() || moved;
 }
 
 bool Communicator::AdvanceCollective() {
@@ -119,7 +125,7 @@ void Communicator::Enqueue(Operation* operation) {
          .count = transfer.bytes / ElementBytes(transfer.type),
          .peer = transfer.peer,
          .tag = static_cast<int32_t>(transfer.tag)});
-    recorder_->Start(operation->record, nullptr);
+    recorder_->Start(*operation->record, nullptr);
     transfers_.push_back(operation);
     point_to_point_->Start(&transfer);
     ReapTransfers();
@@ -175,7 +181,7 @@ absl::Status Communicator::StartCollective() {
 
 void Communicator::RecordStart(const std::string_view& algorithm) {
   last_algorithm_.store(&algorithm, std::memory_order_relaxed);
-  recorder_->Start(current_->record, algorithm.data());
+  recorder_->Start(*current_->record, algorithm.data());
 }
 
 EngineCall Communicator::EngineCallOf(const CollectiveCall& call) const {
@@ -230,13 +236,11 @@ bool Communicator::AdvanceTransfers() {
 }
 
 void Communicator::ReapTransfers() {
-  std::vector<Operation*> done;
-  std::erase_if(transfers_, [&](Operation* operation) {
-    if (operation->transfer.done) done.push_back(operation);
-    return operation->transfer.done;
-  });
-  for (Operation* operation : done)
+  std::erase_if(transfers_, [this](Operation* operation) {
+    if (!operation->transfer.done) return false;
     Complete(operation, operation->transfer.status);
+    return true;
+  });
 }
 
 void Communicator::Complete(Operation* operation, absl::Status status) {
@@ -248,17 +252,21 @@ void Communicator::Complete(Operation* operation, absl::Status status) {
         .tag = transfer.received_tag,
         .count = transfer.received_bytes / ElementBytes(transfer.type)};
   }
-  if (status.ok()) {
-    recorder_->Complete(operation->record);
-  } else {
-    recorder_->Fail(operation->record);
+  if (operation->record.has_value()) {
+    if (status.ok()) {
+      recorder_->Complete(*operation->record);
+    } else {
+      recorder_->Fail(*operation->record);
+    }
   }
   operation->status = std::move(status);
   if (operation->asynchronous) unfinished_.fetch_sub(1);
   // Its owner may free a blocking call's operation as soon as it's done.
   const bool shared = operation->on_heap;
-  operation->done.store(true, std::memory_order_release);
+  operation->done.store(true);
   if (shared) operation->Release();
+  if (waiters_.load() > 0) [[unlikely]]
+    parts_.sleepers->WakeAll();
 }
 
 void Communicator::CheckClocks() {
