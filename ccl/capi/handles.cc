@@ -2,8 +2,6 @@
 // Copyright (c) The trnccl Authors
 #include "ccl/capi/handles.h"
 
-#include <pthread.h>
-
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -24,18 +22,7 @@ std::string& ErrorText() {
   return text;
 }
 
-std::atomic<int> process_mark = 1;
-
 }  // namespace
-
-int ProcessMark() {
-  // A child's memory says that the parent's communicators are its own; this
-  // tells it better without asking the kernel at each call.
-  [[maybe_unused]] static const int registered = pthread_atfork(
-      nullptr, nullptr,
-      [] { process_mark.fetch_add(1, std::memory_order_relaxed); });
-  return process_mark.load(std::memory_order_relaxed);
-}
 
 trncclResult_t ResultOf(const absl::Status& status) {
   switch (status.code()) {

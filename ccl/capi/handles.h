@@ -21,6 +21,7 @@
 #include "ccl/base/mutex.h"
 #include "ccl/communicator/communicator.h"
 #include "ccl/communicator/operation.h"
+#include "ccl/progress/process_mark.h"
 #include "ccl/trnccl.h"
 
 struct trncclComm {
@@ -44,13 +45,6 @@ struct trncclComm {
   // Of an operator that was made and not destroyed, else null.
   Factor* FindFactor(trncclRedOp_t op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 };
-
-namespace trnccl {
-
-// What marks the process that a handle was made in: changes in a forked child.
-int ProcessMark();
-
-}  // namespace trnccl
 
 struct trncclRequest {
   trnccl::Operation* operation = nullptr;

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "ccl/base/status_macros.h"
+#include "ccl/progress/process_mark.h"
 
 namespace trnccl {
 namespace {
@@ -24,8 +25,9 @@ constexpr int kSleepMs = 100;
 absl::StatusOr<ProgressThread*> ProgressThread::OfProcess() {
   static Mutex mutex;
   static ProgressThread* progress = nullptr;
+  static int process_mark = 0;
   MutexLock lock(mutex);
-  if (progress != nullptr) return progress;
+  if (process_mark == ProcessMark()) return progress;
   ASSIGN_OR_RETURN(Sleepers * sleepers, Sleepers::OfProcess());
   auto made = std::unique_ptr<ProgressThread>(new ProgressThread(sleepers));
   try {
@@ -37,6 +39,7 @@ absl::StatusOr<ProgressThread*> ProgressThread::OfProcess() {
                      error.what(), "; raise the limit of threads (ulimit -u)"));
   }
   progress = made.release();
+  process_mark = ProcessMark();
   return progress;
 }
 

@@ -43,6 +43,8 @@ class Drivable {
 
 class ProgressThread {
  public:
+  // Made on first use, for the life of the process. A forked child has its
+  // own.
   static absl::StatusOr<ProgressThread*> OfProcess();
 
   void Add(Drivable* drivable);

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "ccl/progress/process_mark.h"
 
 namespace trnccl {
 namespace {
@@ -19,14 +20,24 @@ namespace {
 // Each thread that ever sleeps keeps one descriptor until it ends.
 class WakeDescriptor {
  public:
-  WakeDescriptor() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  ~WakeDescriptor() {
-    if (fd_ >= 0) close(fd_);
+  ~WakeDescriptor() { Close(); }
+  int fd() {
+    // The one that came with a fork wakes the parent's thread as well.
+    if (process_mark_ != ProcessMark()) {
+      Close();
+      fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+      process_mark_ = ProcessMark();
+    }
+    return fd_;
   }
-  int fd() const { return fd_; }
 
  private:
-  int fd_;
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  int fd_ = -1;
+  int process_mark_ = 0;
 };
 
 void Signal(int fd) {
@@ -47,11 +58,13 @@ void Clear(int fd) {
 absl::StatusOr<Sleepers*> Sleepers::OfProcess() {
   static Mutex mutex;
   static Sleepers* sleepers = nullptr;
+  static int process_mark = 0;
   MutexLock lock(mutex);
-  if (sleepers != nullptr) return sleepers;
+  if (process_mark == ProcessMark()) return sleepers;
   absl::StatusOr<std::unique_ptr<Doorbell>> doorbell = Doorbell::Create();
   if (!doorbell.ok()) return std::move(doorbell).status();
   sleepers = new Sleepers(*std::move(doorbell));
+  process_mark = ProcessMark();
   return sleepers;
 }
 

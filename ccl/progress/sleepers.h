@@ -24,7 +24,8 @@ namespace trnccl {
 
 class Sleepers {
  public:
-  // Made on first use, for the life of the process.
+  // Made on first use, for the life of the process. A forked child has its
+  // own.
   static absl::StatusOr<Sleepers*> OfProcess();
 
   const Doorbell& doorbell() const { return *doorbell_; }
