@@ -45,6 +45,7 @@ trncclResult_t Start(Communicator* communicator, Operation* operation,
                      trncclRequest_t* request) {
   Group& group = ThreadGroup();
   if (group.depth > 0) {
+    if (request != nullptr) *request = nullptr;
     group.calls.push_back({communicator, operation, request});
     return trncclSuccess;
   }
@@ -59,8 +60,9 @@ trncclResult_t Start(Communicator* communicator, Operation* operation,
 
 bool InGroup() { return ThreadGroup().depth > 0; }
 
-// One submission for each communicator, in the calls' order.
-absl::Status SubmitAll(const std::vector<GroupedCall>& calls) {
+// One submission for each communicator, in the calls' order. Calls that it
+// doesn't take are done with its error.
+void SubmitAll(const std::vector<GroupedCall>& calls) {
   std::vector<Communicator*> seen;
   for (const GroupedCall& first : calls) {
     if (std::find(seen.begin(), seen.end(), first.communicator) != seen.end())
@@ -70,24 +72,40 @@ absl::Status SubmitAll(const std::vector<GroupedCall>& calls) {
     for (const GroupedCall& call : calls)
       if (call.communicator == first.communicator)
         operations.push_back(call.operation);
-    RETURN_IF_ERROR(first.communicator->Submit(operations));
+    const absl::Status status = first.communicator->Submit(operations);
+    if (status.ok()) continue;
+    for (Operation* operation : operations) {
+      operation->status = status;
+      operation->done.store(true);
+    }
   }
+}
+
+// What keeps the group from starting: a refused call, a failed communicator.
+absl::Status RefusalOf(const std::vector<GroupedCall>& calls,
+                       const absl::Status& refused) {
+  RETURN_IF_ERROR(refused);
+  for (const GroupedCall& call : calls)
+    RETURN_IF_ERROR(call.communicator->failure());
   return absl::OkStatus();
 }
 
 absl::Status EndGroup(Group* group) {
   const std::vector<GroupedCall> calls = std::exchange(group->calls, {});
-  absl::Status status = std::exchange(group->refused, absl::OkStatus());
-  if (status.ok()) status = SubmitAll(calls);
+  absl::Status status =
+      RefusalOf(calls, std::exchange(group->refused, absl::OkStatus()));
+  if (!status.ok()) {
+    for (const GroupedCall& call : calls) call.operation->Release();
+    return status;
+  }
+  SubmitAll(calls);
   for (const GroupedCall& call : calls) {
-    if (status.ok() && call.request != nullptr) {
+    if (call.request != nullptr) {
       *call.request = new trncclRequest{call.operation, call.communicator};
       continue;
     }
-    if (status.ok()) {
-      call.communicator->Wait(call.operation, Communicator::kForever);
-      status = call.operation->status;
-    }
+    call.communicator->Wait(call.operation, Communicator::kForever);
+    status.Update(call.operation->status);
     call.operation->Release();
   }
   return status;
