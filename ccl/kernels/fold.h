@@ -13,7 +13,8 @@
 // complete fold the result (average). One Fold() does all three in one pass.
 //
 // Thread rule: pure functions on the caller's memory; any thread. Results may
-// be the very same array as an operand (in place), never overlap it otherwise.
+// be the very same array as an operand (in place) if both are wide or neither
+// is; they never overlap it otherwise.
 //
 //   ASSIGN_OR_RETURN(Folder folder,
 //                    MakeFolder({DataType::kFloat32, ReduceOp::kSum}));
