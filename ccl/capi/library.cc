@@ -379,8 +379,11 @@ trncclResult_t trncclCommGetAsyncError(trncclComm_t comm,
   const absl::Status ours = trnccl::CheckProcess(comm->process_mark);
   if (!ours.ok()) return Returned(ours);
   *error = comm->init_result.load();
-  if (*error == trncclSuccess)
-    *error = trnccl::ResultOf(comm->communicator.load()->failure());
+  if (*error == trncclSuccess) {
+    trnccl::Communicator* communicator = comm->communicator.load();
+    communicator->Watch();
+    *error = trnccl::ResultOf(communicator->failure());
+  }
   return trncclSuccess;
 }
 

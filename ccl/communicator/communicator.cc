@@ -98,6 +98,11 @@ Communicator::Communicator(Parts parts)
                             .control_lane = parts_.collective_lanes,
                             .data_lane = parts_.collective_lanes + 1,
                             .cookie = parts_.cookie});
+  health_ = std::make_unique<Health>(
+      Health::Options{.membership = parts_.membership,
+                      .routes = &routes,
+                      .lane = parts_.collective_lanes + 2,
+                      .cookie = parts_.cookie});
   recorder_ = std::make_unique<Recorder>(
       Recorder::Owner{.membership = parts_.membership,
                       .name = parts_.name,
@@ -110,7 +115,11 @@ Communicator::~Communicator() {
   if (progress_thread_ != nullptr) progress_thread_->Remove(this);
   aborted_.store(true);
   while (!TryAcquire()) sched_yield();
-  Fail(absl::AbortedError("the communicator was destroyed"));
+  // Leaving is no failure. Who couldn't be told of one has a last chance to be.
+  const absl::Status cause = failure();
+  if (!cause.ok()) TellPeers(cause);
+  End(cause.ok() ? absl::AbortedError("the communicator was destroyed")
+                 : cause);
 }
 
 bool Communicator::TryAcquire() {
@@ -241,9 +250,8 @@ bool Communicator::SleepOnce(const Goal& goal) {
     // The progress thread leaves a communicator to those who wait for it.
     const WaiterCount counted(&waiters_);
     Sleepers::Announcement announcement(parts_.sleepers);
-    parts_.transports->SetSleep(Sleep::kAsleep);
-    armed_ = true;
-    if (AdvanceAll() || Reached(goal)) {
+    Arm();
+    if (Advance() || Reached(goal)) {
       Disarm();
       return true;
     }
@@ -260,9 +268,17 @@ bool Communicator::SleepOnce(const Goal& goal) {
   return false;
 }
 
+// What arrives from now on rings; the next Advance() sees all that's there.
+void Communicator::Arm() {
+  parts_.transports->SetSleep(Sleep::kAsleep);
+  armed_ = true;
+  quiet_rounds_ = 0;
+}
+
 void Communicator::Disarm() {
   parts_.transports->SetSleep(Sleep::kAwake);
   armed_ = false;
+  quiet_rounds_ = 0;
 }
 
 Drivable::Drive Communicator::DriveOnce() {
@@ -278,9 +294,8 @@ Drivable::Drive Communicator::DriveOnce() {
 Drivable::Drive Communicator::PrepareSleep(std::vector<int>* wake_fds) {
   if (unfinished_.load() == 0 || waiters_.load() > 0 || !TryAcquire())
     return Drive::kNoWork;
-  parts_.transports->SetSleep(Sleep::kAsleep);
-  armed_ = true;
-  const bool moved = AdvanceAll();
+  Arm();
+  const bool moved = Advance();
   if (moved) {
     Disarm();
   } else {
@@ -307,6 +322,22 @@ void Communicator::Abort() {
     Release();
   }
   parts_.sleepers->WakeAll();
+}
+
+void Communicator::Watch() {
+  // Whoever waits, or the progress thread, finds out by itself.
+  if (failed_.load() || waiters_.load() > 0 || unfinished_.load() > 0 ||
+      !TryAcquire())
+    return;
+  // Looks at once who has died.
+  Disarm();
+  const absl::Status status = parts_.transports->Progress();
+  if (!status.ok()) {
+    Fail(InCall(status));
+  } else {
+    Listen();
+  }
+  Release();
 }
 
 absl::Status Communicator::failure() const {

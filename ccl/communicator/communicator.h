@@ -38,6 +38,7 @@
 #include "ccl/communicator/operation.h"
 #include "ccl/executor/engine_stage.h"
 #include "ccl/executor/executor.h"
+#include "ccl/health/health.h"
 #include "ccl/planner/planner.h"
 #include "ccl/point_to_point/point_to_point.h"
 #include "ccl/progress/backoff.h"
@@ -66,8 +67,11 @@ class Communicator : public Drivable {
     std::unique_ptr<TransportSet> transports;
     Sleepers* sleepers = nullptr;
     LinkModel model;
-    int collective_lanes = 1;  // the two after them are point-to-point's
+    int collective_lanes = 1;
   };
+  // The lanes after those of collectives: two of point-to-point, and health's.
+  static constexpr int kOwnLanes = 3;
+
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(Parts parts);
   ~Communicator() override;
 
@@ -88,8 +92,10 @@ class Communicator : public Drivable {
 
   // Fails it with Aborted, from any thread, without blocking.
   void Abort();
-  // OK while it's healthy.
+  // OK while it's healthy, as far as is known.
   absl::Status failure() const;
+  // Finds out what has happened to peers while no call is on.
+  void Watch();
 
   void set_timeout_ms(int64_t timeout_ms) { timeout_ms_.store(timeout_ms); }
   const Membership& membership() const { return parts_.membership; }
@@ -135,11 +141,11 @@ class Communicator : public Drivable {
   void Drive(const Goal& goal);
   // Sleeps without the token; true if it was got back.
   bool SleepOnce(const Goal& goal);
+  void Arm();
   void Disarm();
-  // Runs whatever can run; true if anything moved.
+  // Runs whatever can run; true if anything moved. The first time after Arm()
+  // it leaves no arrival unseen.
   bool Advance();
-  // The same before a sleep: leaves no arrival unseen.
-  bool AdvanceAll();
   bool AdvanceCollective();
   bool AdvanceTransfers();
   void TakeSubmissions();
@@ -149,12 +155,34 @@ class Communicator : public Drivable {
   absl::Status StartProgram();
   void Complete(Operation* operation, absl::Status status);
   void ReapTransfers();
-  // Looks at aborts and deadlines.
+
+  // What follows is in failure.cc.
+
+  // Looks at failures and deadlines.
   void CheckClocks();
   void CheckDeadline(Operation* operation, int64_t now_ns);
   std::string DescribeWait(const Operation& operation) const;
-  // Fails the communicator: all its operations are done with the first cause.
+  // A peer's failure that ends what this rank is at: not if that's a call which
+  // the peer had completed.
+  const Health::Notice* Heard();
+  // Acts on what peers say.
+  void Listen();
+  // Whether the current collective may succeed: buffers of a peer that failed
+  // were its own again, perhaps before they were read.
+  bool MayComplete();
+  // Fails as soon as the peers have answered, to name those who don't.
+  void FailOnceAnswered(const absl::Status& status);
+  // Fails with what a peer has said of its failure, if one has: what it left
+  // behind, freed memory for one, is no cause of its own.
+  void FailInCall(const absl::Status& status);
+  // Says whose error it is and in which call.
+  absl::Status InCall(const absl::Status& status) const;
+  // Fails the communicator, unless it has failed before, and tells the peers.
   void Fail(const absl::Status& status);
+  void TellPeers(const absl::Status& cause);
+  // All operations are done with the cause.
+  void End(const absl::Status& cause);
+
   // The name is the table's own, which outlives all calls.
   void RecordStart(const std::string_view& algorithm);
   EngineCall EngineCallOf(const CollectiveCall& call) const;
@@ -179,6 +207,7 @@ class Communicator : public Drivable {
   Executor executor_;
   std::optional<EngineStage> engine_stage_;
   std::unique_ptr<PointToPoint> point_to_point_;
+  std::unique_ptr<Health> health_;
   std::unique_ptr<Recorder> recorder_;
   ProgressThread* progress_thread_ = nullptr;  // once there was a Submit()
 
@@ -196,6 +225,9 @@ class Communicator : public Drivable {
   // The token holder's.
   bool armed_ = false;  // peers ring
   uint32_t quiet_rounds_ = 0;
+  bool said_waiting_ = false;  // of the current collective
+  absl::Status verdict_;       // once peers have answered
+  int64_t answers_until_ns_ = 0;
   uint32_t next_sequence_ = 1;
   uint32_t splits_ = 0;
   Operation* current_ = nullptr;  // the collective that runs

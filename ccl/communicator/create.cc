@@ -24,7 +24,6 @@ constexpr std::string_view kVersion = "0.1.0";
 
 // Enough to keep several segments in flight; alike on all ranks by agreement.
 constexpr int kAutoLanes = 4;
-constexpr int kPointToPointLanes = 2;
 
 int LanesOf(const Settings& settings) {
   return settings.lanes > 0 ? static_cast<int>(settings.lanes) : kAutoLanes;
@@ -88,7 +87,7 @@ absl::Status MakeTransports(Communicator::Parts* parts) {
           {.membership = parts->membership,
            .settings = &parts->settings,
            .doorbell = &parts->sleepers->doorbell(),
-           .lanes = parts->collective_lanes + kPointToPointLanes}));
+           .lanes = parts->collective_lanes + Communicator::kOwnLanes}));
   return absl::OkStatus();
 }
 

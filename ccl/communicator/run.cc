@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
 //
-// The part of Communicator that needs the token: starting, advancing, ending.
+// The part of Communicator that needs the token: starting, advancing,
+// completing.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "ccl/base/clock.h"
-#include "ccl/base/log.h"
 #include "ccl/base/status_macros.h"
 #include "ccl/communicator/checks.h"
 #include "ccl/communicator/communicator.h"
@@ -22,8 +19,9 @@ constexpr std::string_view kEngineName = "engine";
 // Below this it isn't worth looking whether a buffer is registered.
 constexpr size_t kReferenceBytes = 1024;
 
-// How often arrivals of point-to-point are looked for while no transfer waits
-// for any, or a collective runs: often enough that nothing is held up.
+// How often arrivals of point-to-point, while no transfer waits for any or a
+// collective runs, and what peers say of failures are looked for: often enough
+// that nothing is held up.
 constexpr uint32_t kQuietRounds = 64;
 
 }  // namespace
@@ -52,8 +50,8 @@ void Communicator::FoldAdapter::Fold(std::span<const std::byte* const> inputs,
 }
 
 bool Communicator::Advance() {
-  if (aborted_.load(std::memory_order_relaxed)) [[unlikely]] {
-    Fail(absl::OkStatus());
+  if (failed_.load(std::memory_order_relaxed)) [[unlikely]] {
+    Fail(failure());
     return false;
   }
   if (submitted_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -61,21 +59,17 @@ bool Communicator::Advance() {
   bool moved = false;
   if (current_ != nullptr || queue_head_ != nullptr)
     moved = AdvanceCollective();
+  const bool looks_around = !moved && quiet_rounds_++ % kQuietRounds == 0;
+  if (looks_around) Listen();
   const bool waits = !transfers_.empty() && current_ == nullptr;
-  if (waits || point_to_point_->busy() ||
-      (!moved && ++quiet_rounds_ % kQuietRounds == 0))
+  if (looks_around || waits || point_to_point_->busy())
     moved |= AdvanceTransfers();
   if (!moved) {
     const absl::Status status = parts_.transports->Progress();
     if (!status.ok()) [[unlikely]]
-      Fail(status);
+      FailInCall(InCall(status));
   }
   return moved;
-}
-
-bool Communicator::AdvanceAll() {
-  const bool moved = Advance();
-  return AdvanceTransfers() || moved;
 }
 
 bool Communicator::AdvanceCollective() {
@@ -88,7 +82,7 @@ bool Communicator::AdvanceCollective() {
     case Advanced::kSomething:
       return true;
     case Advanced::kFailed:
-      Fail(on_engine_ ? engine_stage_->status() : executor_.status());
+      FailInCall(on_engine_ ? engine_stage_->status() : executor_.status());
       return true;
     case Advanced::kDone:
       break;
@@ -98,7 +92,8 @@ bool Communicator::AdvanceCollective() {
     if (!status.ok()) Fail(status);
     return true;
   }
-  Complete(std::exchange(current_, nullptr), absl::OkStatus());
+  if (MayComplete())
+    Complete(std::exchange(current_, nullptr), absl::OkStatus());
   return true;
 }
 
@@ -113,6 +108,8 @@ void Communicator::TakeSubmissions() {
 }
 
 void Communicator::Enqueue(Operation* operation) {
+  if (operation->timeout_ms == 0)
+    operation->timeout_ms = timeout_ms_.load(std::memory_order_relaxed);
   if (operation->kind == Operation::Kind::kTransfer) {
     Transfer& transfer = operation->transfer;
     if (transfer.direction == Transfer::kSend)
@@ -162,6 +159,7 @@ bool Communicator::StartNext() {
 absl::Status Communicator::StartCollective() {
   const CollectiveCall& call = current_->call;
   current_->sequence = next_sequence_++;
+  said_waiting_ = false;
   envelope_ = FingerprintOf(
       call, {.cookie = parts_.cookie, .sequence = current_->sequence});
   if (SpecOf(call.collective).reduces) {
@@ -228,7 +226,7 @@ absl::Status Communicator::StartProgram() {
 bool Communicator::AdvanceTransfers() {
   const absl::StatusOr<bool> moved = point_to_point_->Advance();
   if (!moved.ok()) [[unlikely]] {
-    Fail(moved.status());
+    FailInCall(InCall(moved.status()));
     return true;
   }
   if (*moved) ReapTransfers();
@@ -267,72 +265,6 @@ void Communicator::Complete(Operation* operation, absl::Status status) {
   if (shared) operation->Release();
   if (waiters_.load() > 0) [[unlikely]]
     parts_.sleepers->WakeAll();
-}
-
-void Communicator::CheckClocks() {
-  if (aborted_.load(std::memory_order_relaxed)) {
-    Fail(absl::OkStatus());
-    return;
-  }
-  const int64_t now_ns = NowNs();
-  if (current_ != nullptr) CheckDeadline(current_, now_ns);
-  for (size_t i = 0; i < transfers_.size(); ++i)
-    CheckDeadline(transfers_[i], now_ns);
-}
-
-void Communicator::CheckDeadline(Operation* operation, int64_t now_ns) {
-  if (operation->started_ns == 0) operation->started_ns = now_ns;
-  const int64_t timeout_ms = operation->timeout_ms > 0
-                                 ? operation->timeout_ms
-                                 : timeout_ms_.load(std::memory_order_relaxed);
-  const int64_t waited_ms = (now_ns - operation->started_ns) / 1'000'000;
-  if (waited_ms < timeout_ms) return;
-  Fail(absl::DeadlineExceededError(absl::StrCat(
-      "rank ", parts_.membership.rank, ": ", DescribeWait(*operation),
-      " after ", waited_ms, " ms (its deadline is ", timeout_ms,
-      " ms); see whether those ranks live and make the same call, or raise "
-      "TRNCCL_TIMEOUT_MS")));
-}
-
-std::string Communicator::DescribeWait(const Operation& operation) const {
-  if (operation.kind == Operation::Kind::kTransfer)
-    return point_to_point_->Describe(operation.transfer);
-  if (!on_engine_)
-    return absl::StrCat(DescribeCall(envelope_), " ", executor_.DescribeWait());
-  return absl::StrCat(DescribeCall(envelope_), " waits for rank ",
-                      absl::StrJoin(engine_stage_->WaitsFor(), ", "),
-                      " (on the engine)");
-}
-
-void Communicator::Fail(const absl::Status& status) {
-  absl::Status cause;
-  {
-    MutexLock lock(mutex_);
-    if (failure_.ok()) failure_ = status;
-    cause = failure_;
-    for (Operation* operation : submissions_) transfers_.push_back(operation);
-    submissions_.clear();
-    submitted_.store(false);
-  }
-  failed_.store(true);
-  point_to_point_->FailAll(cause);
-  std::vector<Operation*> ended;
-  ended.swap(transfers_);
-  if (current_ != nullptr) ended.push_back(std::exchange(current_, nullptr));
-  for (Operation* queued = std::exchange(queue_head_, nullptr);
-       queued != nullptr; queued = queued->next)
-    ended.push_back(queued);
-  queue_tail_ = nullptr;
-  if (!ended.empty()) {
-    TRNCCL_LOG(LogLevel::kError, LogContext(parts_.membership, parts_.name),
-               cause.message());
-  }
-  for (Operation* operation : ended) {
-    const bool finished = operation->kind == Operation::Kind::kTransfer &&
-                          operation->transfer.done &&
-                          operation->transfer.status.ok();
-    Complete(operation, finished ? absl::OkStatus() : cause);
-  }
 }
 
 }  // namespace trnccl

@@ -14,6 +14,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "ccl/base/check.h"
+#include "ccl/base/origin.h"
 #include "ccl/base/status_macros.h"
 #include "transports/shm/sleep_barrier.h"
 #include "transports/system_error.h"
@@ -413,7 +414,9 @@ void ShmTransport::CheckPeers() {
     if (peer.control.header().closed.load(std::memory_order_acquire) != 0) {
       continue;
     }
-    Fail(absl::UnavailableError(absl::StrCat("shm: ", peer.Name(), " died")));
+    Fail(WithOrigin(
+        absl::UnavailableError(absl::StrCat("shm: ", peer.Name(), " died")),
+        peer.rank));
   }
 }
 

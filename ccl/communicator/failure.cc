@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The part of Communicator that fails: deadlines, what peers say, the end of
+// all operations. It needs the token.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ccl/base/clock.h"
+#include "ccl/base/log.h"
+#include "ccl/base/origin.h"
+#include "ccl/communicator/communicator.h"
+
+namespace trnccl {
+namespace {
+
+// After this long in one call a rank says which one it's in: two that wait for
+// each other in different calls have sent nothing that would tell.
+constexpr int64_t kSayWaitingNs = 500'000'000;
+
+// How long peers have to answer, once a deadline is over.
+constexpr int64_t kAnswerNs = 500'000'000;
+
+}  // namespace
+
+void Communicator::CheckClocks() {
+  if (failed_.load(std::memory_order_relaxed)) {
+    Fail(failure());
+    return;
+  }
+  const int64_t now_ns = NowNs();
+  if (!verdict_.ok()) {
+    const std::vector<int> silent = health_->Silent();
+    if (silent.empty()) {
+      Fail(verdict_);
+    } else if (now_ns >= answers_until_ns_) {
+      Fail(absl::Status(
+          verdict_.code(),
+          absl::StrCat(verdict_.message(), "; no answer from rank ",
+                       absl::StrJoin(silent, ", "),
+                       ": in no call of this communicator, or stopped")));
+    }
+    return;
+  }
+  if (current_ != nullptr) CheckDeadline(current_, now_ns);
+  for (size_t i = 0; i < transfers_.size() && verdict_.ok(); ++i)
+    CheckDeadline(transfers_[i], now_ns);
+}
+
+void Communicator::CheckDeadline(Operation* operation, int64_t now_ns) {
+  if (operation->started_ns == 0) operation->started_ns = now_ns;
+  const int64_t waited_ns = now_ns - operation->started_ns;
+  if (operation == current_ && !said_waiting_ && waited_ns >= kSayWaitingNs) {
+    said_waiting_ = true;
+    health_->SayWaiting(envelope_);
+  }
+  const int64_t waited_ms = waited_ns / 1'000'000;
+  if (waited_ms < operation->timeout_ms) return;
+  FailOnceAnswered(absl::DeadlineExceededError(absl::StrCat(
+      "rank ", parts_.membership.rank, ": ", DescribeWait(*operation),
+      " after ", waited_ms, " ms (its deadline is ", operation->timeout_ms,
+      " ms); see whether all ranks live and make the same call, or raise "
+      "TRNCCL_TIMEOUT_MS")));
+}
+
+std::string Communicator::DescribeWait(const Operation& operation) const {
+  if (operation.kind == Operation::Kind::kTransfer)
+    return point_to_point_->Describe(operation.transfer);
+  if (!on_engine_)
+    return absl::StrCat(DescribeCall(envelope_), " ", executor_.DescribeWait());
+  return absl::StrCat(DescribeCall(envelope_), " waits for rank ",
+                      absl::StrJoin(engine_stage_->WaitsFor(), ", "),
+                      " (on the engine)");
+}
+
+const Health::Notice* Communicator::Heard() {
+  health_->Listen();
+  const Health::Notice* notice = health_->notice();
+  if (notice == nullptr || current_ == nullptr) return notice;
+  const uint32_t ahead = notice->sequence - current_->sequence;
+  return static_cast<int32_t>(ahead) > 0 ? nullptr : notice;
+}
+
+void Communicator::Listen() {
+  if (!verdict_.ok()) {
+    health_->Listen();
+    return;
+  }
+  if (const Health::Notice* notice = Heard()) {
+    const bool late = absl::IsDeadlineExceeded(notice->cause);
+    const absl::Status cause = InCall(WithOrigin(
+        late ? notice->cause : absl::UnavailableError(notice->cause.message()),
+        notice->origin));
+    if (late && current_ != nullptr) {
+      FailOnceAnswered(cause);
+    } else {
+      Fail(cause);
+    }
+    return;
+  }
+  if (current_ == nullptr) return;
+  for (int rank = 0; rank < parts_.membership.ranks; ++rank) {
+    const Envelope* other = health_->WaitingIn(rank);
+    if (other == nullptr || other->words[0] != envelope_.words[0] ||
+        *other == envelope_)
+      continue;
+    Fail(MismatchError({.rank = parts_.membership.rank, .envelope = envelope_},
+                       {.rank = rank, .envelope = *other}));
+    return;
+  }
+}
+
+bool Communicator::MayComplete() {
+  if (!verdict_.ok()) {
+    Fail(verdict_);
+    return false;
+  }
+  if (Heard() == nullptr) [[likely]]
+    return true;
+  Listen();
+  return false;
+}
+
+void Communicator::FailOnceAnswered(const absl::Status& status) {
+  verdict_ = status;
+  answers_until_ns_ = NowNs() + kAnswerNs;
+  TellPeers(status);
+}
+
+void Communicator::FailInCall(const absl::Status& status) {
+  if (verdict_.ok() && Heard() != nullptr) {
+    Listen();
+  } else {
+    Fail(verdict_.ok() ? status : verdict_);
+  }
+}
+
+absl::Status Communicator::InCall(const absl::Status& status) const {
+  std::string text = absl::StrCat("rank ", parts_.membership.rank, ": ");
+  if (current_ != nullptr)
+    absl::StrAppend(&text, DescribeCall(envelope_), ": ");
+  absl::StrAppend(&text, status.message());
+  const std::optional<int> origin = OriginOf(status);
+  if (!origin.has_value()) return absl::Status(status.code(), text);
+  if (!absl::StrContains(text, "(origin: "))
+    absl::StrAppend(&text, " (origin: rank ", *origin, ")");
+  return WithOrigin(absl::Status(status.code(), text), *origin);
+}
+
+void Communicator::Fail(const absl::Status& status) {
+  absl::Status cause;
+  {
+    MutexLock lock(mutex_);
+    if (failure_.ok()) failure_ = status;
+    cause = failure_;
+  }
+  failed_.store(true);
+  TellPeers(cause);
+  End(cause);
+}
+
+void Communicator::TellPeers(const absl::Status& cause) {
+  health_->Tell(
+      {.origin = OriginOf(cause).value_or(parts_.membership.rank),
+       .sequence = current_ != nullptr ? current_->sequence : next_sequence_,
+       .cause = cause});
+}
+
+void Communicator::End(const absl::Status& cause) {
+  {
+    MutexLock lock(mutex_);
+    transfers_.insert(transfers_.end(), submissions_.begin(),
+                      submissions_.end());
+    submissions_.clear();
+    submitted_.store(false);
+  }
+  point_to_point_->FailAll(cause);
+  std::vector<Operation*> ended;
+  ended.swap(transfers_);
+  if (current_ != nullptr) ended.push_back(std::exchange(current_, nullptr));
+  for (Operation* queued = std::exchange(queue_head_, nullptr);
+       queued != nullptr; queued = queued->next)
+    ended.push_back(queued);
+  queue_tail_ = nullptr;
+  if (!ended.empty()) {
+    TRNCCL_LOG(LogLevel::kError, LogContext(parts_.membership, parts_.name),
+               cause.message());
+  }
+  for (Operation* operation : ended) {
+    const bool finished = operation->kind == Operation::Kind::kTransfer &&
+                          operation->transfer.done &&
+                          operation->transfer.status.ok();
+    Complete(operation, finished ? absl::OkStatus() : cause);
+  }
+}
+
+}  // namespace trnccl

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/health/health.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace trnccl {
+namespace {
+
+constexpr size_t kMaxTextBytes = 2048;
+
+enum class Kind : uint32_t { kWaiting = 1, kFailed = 2 };
+
+// In the envelope:
+//   word 0  cookie, kind
+//   word 1  kFailed: origin, sequence
+//   word 2  kFailed: the status code
+// The payload is the text of the cause, or the envelope of the call.
+Envelope Seal(uint32_t cookie, Kind kind) {
+  return {{uint64_t{cookie} << 32 | static_cast<uint64_t>(kind), 0, 0}};
+}
+
+bool Send(Transport* transport, LinkId link, const Envelope& envelope,
+          std::string_view payload) {
+  std::byte* slice = transport->Reserve({&link, 1}, payload.size());
+  if (slice == nullptr) {
+    // A machine without memory for slices can still say what fits inline.
+    payload = payload.substr(0, transport->traits().inline_bytes);
+    slice = transport->Reserve({&link, 1}, payload.size());
+  }
+  if (slice == nullptr) return false;
+  std::memcpy(slice, payload.data(), payload.size());
+  return transport->Send({&link, 1},
+                         {.envelope = envelope, .bytes = payload.size()});
+}
+
+// Of what a peer sent: a failure is never a success.
+absl::StatusCode CodeOf(uint64_t value) {
+  constexpr auto kLast =
+      static_cast<uint64_t>(absl::StatusCode::kUnauthenticated);
+  return value == 0 || value > kLast ? absl::StatusCode::kUnknown
+                                     : static_cast<absl::StatusCode>(value);
+}
+
+}  // namespace
+
+Health::Health(const Options& options)
+    : cookie_(options.cookie),
+      peers_(static_cast<size_t>(options.membership.ranks)) {
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Route& route = (*options.routes)[rank];
+    if (route.transport == nullptr) continue;
+    peers_[rank].transport = route.transport;
+    peers_[rank].link = route.Link(options.lane);
+  }
+}
+
+void Health::Tell(const Notice& notice) {
+  Envelope envelope = Seal(cookie_, Kind::kFailed);
+  const Notice& first = notice_.has_value() ? *notice_ : notice;
+  envelope.words[1] =
+      static_cast<uint64_t>(first.origin) << 32 | notice.sequence;
+  envelope.words[2] = static_cast<uint64_t>(first.cause.code());
+  const std::string text(first.cause.message());
+  for (Peer& peer : peers_) {
+    if (peer.transport == nullptr || peer.told) continue;
+    const size_t most =
+        std::min(kMaxTextBytes, peer.transport->traits().slice_bytes);
+    peer.told = Send(peer.transport, peer.link, envelope,
+                     std::string_view(text).substr(0, most));
+  }
+}
+
+void Health::SayWaiting(const Envelope& call) {
+  const std::string_view bytes(reinterpret_cast<const char*>(&call),
+                               sizeof(call));
+  for (const Peer& peer : peers_) {
+    if (peer.transport == nullptr || peer.transport->Pending(peer.link) > 0)
+      continue;
+    // There's room, and nothing is lost but a hint if there isn't.
+    static_cast<void>(
+        Send(peer.transport, peer.link, Seal(cookie_, Kind::kWaiting), bytes));
+  }
+}
+
+void Health::Listen() {
+  for (Peer& peer : peers_) {
+    if (peer.transport == nullptr) continue;
+    while (const Incoming* message = peer.transport->Peek(peer.link)) {
+      Hear(peer, *message);
+      peer.transport->Release(peer.link);
+    }
+  }
+}
+
+void Health::Hear(Peer& peer, const Incoming& message) {
+  const auto& words = message.envelope.words;
+  if (words[0] == Seal(cookie_, Kind::kWaiting).words[0] &&
+      message.bytes == sizeof(Envelope)) {
+    std::memcpy(&peer.waiting.emplace(), message.data, sizeof(Envelope));
+    return;
+  }
+  peer.failed = true;
+  const auto sequence = static_cast<uint32_t>(words[1]);
+  if (notice_.has_value()) {
+    if (static_cast<int32_t>(sequence - notice_->sequence) < 0)
+      notice_->sequence = sequence;
+    return;
+  }
+  const auto sender = static_cast<int>(&peer - peers_.data());
+  if (words[0] != Seal(cookie_, Kind::kFailed).words[0]) {
+    notice_ = {.origin = sender,
+               .cause = absl::InternalError(
+                   "a message that isn't of this communicator")};
+    return;
+  }
+  const uint64_t origin = words[1] >> 32;
+  const std::string_view text(reinterpret_cast<const char*>(message.data),
+                              message.bytes);
+  notice_ = {
+      .origin = origin < peers_.size() ? static_cast<int>(origin) : sender,
+      .sequence = sequence,
+      .cause = absl::Status(CodeOf(words[2]), std::string(text))};
+}
+
+const Envelope* Health::WaitingIn(int rank) const {
+  const auto& waiting = peers_[static_cast<size_t>(rank)].waiting;
+  return waiting.has_value() ? &*waiting : nullptr;
+}
+
+std::vector<int> Health::Silent() const {
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < peers_.size(); ++rank)
+    if (peers_[rank].transport != nullptr && !peers_[rank].failed)
+      ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
+
+}  // namespace trnccl

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// What the ranks of a communicator tell each other beside the data: that one
+// has failed, and why; and, after a while of waiting, in which call a rank
+// waits, so that two that wait for each other in different calls find out.
+//
+// Each rank tells each other rank directly, on a lane that carries nothing
+// else. A rank that isn't in the library reads it when it is. What was said
+// outlives the one who said it, as far as the transport's messages do.
+//
+// Not here: what is to be done about it (ccl/communicator).
+//
+// Thread rule: thread-compatible; owned with its communicator.
+//
+//   health.Listen();
+//   if (const Health::Notice* notice = health.notice()) Fail(notice->cause);
+//   health.Tell({.origin = 2, .sequence = 7, .cause = cause});
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ccl/base/membership.h"
+#include "ccl/route.h"
+
+namespace trnccl {
+
+class Health {
+ public:
+  struct Options {
+    Membership membership;
+    const Routes* routes = nullptr;  // connected; outlives this
+    int lane = 0;
+    uint32_t cookie = 0;  // others' messages are refused
+  };
+  explicit Health(const Options& options);
+
+  // That a rank's communicator has failed.
+  struct Notice {
+    int origin = 0;  // the rank that it began at
+    // Of the first collective that whoever says so hasn't completed.
+    uint32_t sequence = 0;
+    absl::Status cause;
+  };
+
+  // Tells all peers that this rank has failed, with the first cause: what it
+  // heard, if it heard of a failure. Each peer is told once; one whose link is
+  // full is tried again by the next Tell().
+  void Tell(const Notice& notice);
+
+  // Tells all peers that this rank waits in that call. Not to those who haven't
+  // read the last one.
+  void SayWaiting(const Envelope& call);
+
+  // Takes in what peers have said. A few loads a peer if that's nothing.
+  void Listen();
+
+  // The first that was heard, or null; its sequence is the lowest of all.
+  const Notice* notice() const {
+    return notice_.has_value() ? &*notice_ : nullptr;
+  }
+
+  // The call that a peer last said it waits in, or null.
+  const Envelope* WaitingIn(int rank) const;
+
+  // The peers that haven't said that they failed.
+  std::vector<int> Silent() const;
+
+ private:
+  struct Peer {
+    Transport* transport = nullptr;  // null for the rank itself
+    LinkId link;
+    bool told = false;    // has been told
+    bool failed = false;  // has said so
+    std::optional<Envelope> waiting;
+  };
+
+  void Hear(Peer& peer, const Incoming& message);
+
+  const uint32_t cookie_;
+  std::vector<Peer> peers_;  // by rank
+  std::optional<Notice> notice_;
+};
+
+}  // namespace trnccl
