@@ -175,6 +175,8 @@ class Communicator : public Drivable {
   // Fails with what a peer has said of its failure, if one has: what it left
   // behind, freed memory for one, is no cause of its own.
   void FailInCall(const absl::Status& status);
+  // A peer's death, if that's behind the error; else the error.
+  absl::Status DeathOr(const absl::Status& status);
   // Says whose error it is and in which call.
   absl::Status InCall(const absl::Status& status) const;
   // Fails the communicator, unless it has failed before, and tells the peers.

@@ -3,6 +3,8 @@
 //
 // The part of Communicator that fails: deadlines, what peers say, the end of
 // all operations. It needs the token.
+#include <sched.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -21,6 +23,10 @@ namespace {
 // After this long in one call a rank says which one it's in: two that wait for
 // each other in different calls have sent nothing that would tell.
 constexpr int64_t kSayWaitingNs = 500'000'000;
+
+// A dying process loses its memory and descriptors before it counts as dead: so
+// long may pass between the two.
+constexpr int64_t kDyingNs = 20'000'000;
 
 // How long peers have to answer, once a deadline is over.
 constexpr int64_t kAnswerNs = 500'000'000;
@@ -135,8 +141,22 @@ void Communicator::FailInCall(const absl::Status& status) {
   if (verdict_.ok() && Heard() != nullptr) {
     Listen();
   } else {
-    Fail(verdict_.ok() ? status : verdict_);
+    Fail(verdict_.ok() ? DeathOr(status) : verdict_);
   }
+}
+
+absl::Status Communicator::DeathOr(const absl::Status& status) {
+  // A disagreement is a cause of its own.
+  if (absl::IsUnavailable(status)) return status;
+  const int64_t until_ns = NowNs() + kDyingNs;
+  do {
+    // Waking up makes transports look at once whether their peers live.
+    parts_.transports->SetSleep(Sleep::kAwake);
+    const absl::Status progress = parts_.transports->Progress();
+    if (!progress.ok()) return InCall(progress);
+    sched_yield();
+  } while (NowNs() < until_ns);
+  return status;
 }
 
 absl::Status Communicator::InCall(const absl::Status& status) const {
