@@ -88,7 +88,8 @@ Communicator::Communicator(Parts parts)
       timeout_ms_(parts_.settings.timeout_ms),
       executor_(
           {.ranks = parts_.membership.ranks, .rank = parts_.membership.rank}),
-      last_algorithm_(&kNoAlgorithm) {
+      last_algorithm_(&kNoAlgorithm),
+      next_sequence_(parts_.first_sequence) {
   const Routes& routes = parts_.transports->routes();
   if (Engine* engine = parts_.transports->engine())
     engine_stage_.emplace(parts_.membership, routes, engine);

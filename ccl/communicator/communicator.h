@@ -67,6 +67,7 @@ class Communicator : public Drivable {
     std::unique_ptr<TransportSet> transports;
     Sleepers* sleepers = nullptr;
     LinkModel model;
+    uint32_t first_sequence = 1;  // of its collectives; it wraps
     int collective_lanes = 1;
   };
   // The lanes after those of collectives: two of point-to-point, and health's.
@@ -230,7 +231,7 @@ class Communicator : public Drivable {
   bool said_waiting_ = false;  // of the current collective
   absl::Status verdict_;       // once peers have answered
   int64_t answers_until_ns_ = 0;
-  uint32_t next_sequence_ = 1;
+  uint32_t next_sequence_;
   uint32_t splits_ = 0;
   Operation* current_ = nullptr;  // the collective that runs
   const Plan* plan_ = nullptr;    // its

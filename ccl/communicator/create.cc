@@ -217,7 +217,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
   Founding founding{.parts = {.membership = request.membership,
                               .name = request.name,
                               .settings = settings,
-                              .cookie = CookieOf(request.id.secret)},
+                              .cookie = CookieOf(request.id.secret),
+                              .first_sequence = request.first_sequence},
                     .deadline = deadline,
                     .abort = request.abort};
   founding.parts.model = model;

@@ -29,6 +29,7 @@ struct MakeRequest {
   Settings settings;
   std::string name;
   const std::atomic<bool>* abort = nullptr;
+  uint32_t first_sequence = 1;  // alike on all ranks; for tests of its wrap
 };
 absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
     const MakeRequest& request);
