@@ -32,7 +32,9 @@ def files(top):
             and not f.endswith(".egg-info"))
         for name in sorted(names):
             path = os.path.relpath(os.path.join(folder, name), top)
-            if not os.path.islink(os.path.join(top, path)):
+            # In a second work tree of git .git is a file.
+            if name not in _SKIPPED and not os.path.islink(
+                    os.path.join(top, path)):
                 found.append(path)
     return found
 
