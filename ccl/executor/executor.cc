@@ -149,7 +149,7 @@ Advanced Executor::TryStep(int slot_index, int lane, uint32_t step_index) {
 
 bool Executor::PeekOperands(const CompiledStep& step, int lane, int64_t count) {
   const CompiledOperand* operands =
-      &job_.plan->program->operands[step.first_operand];
+      job_.plan->program->operands.data() + step.first_operand;
   for (uint32_t i = 0; i < step.operands; ++i) {
     const CompiledOperand& operand = operands[i];
     if (operand.kind != CompiledOperand::kMessage) continue;
@@ -204,7 +204,8 @@ void Executor::FindReference(const Slot& slot, const CompiledStep& step,
 }
 
 std::span<const LinkId> Executor::LinksOf(const CompiledSend& send, int lane) {
-  const uint32_t* peers = &job_.plan->program->peer_indices[send.first_peer];
+  const uint32_t* peers =
+      job_.plan->program->peer_indices.data() + send.first_peer;
   for (uint32_t i = 0; i < send.peers; ++i)
     links_[i] = send.transport->Link(peers[i], lane);
   return {links_.data(), send.peers};
@@ -239,7 +240,7 @@ void Executor::Deliver(const CompiledStep& step, int lane,
 
 void Executor::ReleaseOperands(const CompiledStep& step, int lane) {
   const CompiledOperand* operands =
-      &job_.plan->program->operands[step.first_operand];
+      job_.plan->program->operands.data() + step.first_operand;
   for (uint32_t i = 0; i < step.operands; ++i) {
     const CompiledOperand& operand = operands[i];
     if (operand.kind == CompiledOperand::kMessage)
@@ -280,7 +281,7 @@ void Executor::RunPieces(const Slot& slot, const CompiledStep& step,
 void Executor::RunPiece(const Slot& slot, const CompiledStep& step,
                         const Piece& piece) {
   const CompiledOperand* operands =
-      &job_.plan->program->operands[step.first_operand];
+      job_.plan->program->operands.data() + step.first_operand;
   for (uint32_t i = 0; i < step.operands; ++i)
     fold_operands_[i] = OperandAt(slot, operands[i], piece, messages_[i]);
   size_t results = 0;
