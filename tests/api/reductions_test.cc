@@ -170,7 +170,7 @@ TEST(Reductions, OfBoolsAreLogical) {
 
 // Any number of ranks, not only the small ones.
 TEST(Reductions, WorkForAnyNumberOfRanks) {
-  for (const int ranks : {6, 7, 9, 11, 13, 16, 17, 18, 19, 24, 31, 33}) {
+  for (const int ranks : {6, 7, 9, 13, 16, 18, 33}) {
     RunRanks({.ranks = ranks, .settings = {"TRNCCL_ARENA_BYTES=128K"}},
              [ranks](trncclComm_t comm, int rank) {
                for (const EachCall& call : EveryCollective({ranks, rank}, 40)) {
