@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "ccl/base/status_macros.h"
+#include "transports/system_error.h"
 
 namespace trnccl {
 namespace {
@@ -121,10 +122,8 @@ absl::Status NoneLeft(const std::vector<NetworkInterface>& interfaces,
 
 absl::StatusOr<std::vector<NetworkInterface>> ListInterfaces() {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot list network interfaces: ", strerror(errno)));
-  }
+  if (getifaddrs(&list) != 0)
+    return SystemError(errno, "listing network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list,
                                                                &freeifaddrs);
   std::vector<NetworkInterface> interfaces;

@@ -30,10 +30,12 @@ constexpr int kBacklog = 4096;
 absl::Status SystemError(std::string_view what, int error) {
   const std::string text = absl::StrCat(
       absl::string_view(what.data(), what.size()), ": ", strerror(error));
-  if (error == EMFILE || error == ENFILE || error == ENOBUFS ||
-      error == ENOMEM) {
-    return absl::ResourceExhaustedError(text);
+  if (error == EMFILE || error == ENFILE) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(text, "; raise the limit of open files (ulimit -n)"));
   }
+  if (error == ENOBUFS || error == ENOMEM)
+    return absl::ResourceExhaustedError(text);
   return absl::UnavailableError(text);
 }
 

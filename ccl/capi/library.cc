@@ -95,6 +95,7 @@ absl::Status Init(trncclComm** comm, MakeRequest request, InitMode mode) {
   auto made = std::make_unique<trncclComm>();
   made->process_mark = ProcessMark();
   request.abort = &made->abort_init;
+  const int rank = request.membership.rank;
   if (mode == InitMode::kBlocking) {
     FinishInit(made.get(), MakeCommunicator(request));
     if (made->init_result.load() != trncclSuccess) {
@@ -110,8 +111,13 @@ absl::Status Init(trncclComm** comm, MakeRequest request, InitMode mode) {
           FinishInit(handle, MakeCommunicator(request));
         });
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "can't start a thread for a non-blocking init: ", error.what()));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("rank ", rank,
+                     ": can't start a thread for a non-blocking "
+                     "init: ",
+                     error.what(),
+                     "; raise the limits of threads and memory (ulimit -u, "
+                     "-v)"));
   }
   *comm = made.release();
   return absl::OkStatus();

@@ -156,7 +156,9 @@ absl::Status Communicator::Run(Operation* operation) {
 
 absl::Status Communicator::Submit(std::span<Operation* const> operations) {
   if (progress_thread_ == nullptr) {
-    ASSIGN_OR_RETURN(progress_thread_, ProgressThread::OfProcess());
+    const absl::StatusOr<ProgressThread*> thread = ProgressThread::OfProcess();
+    if (!thread.ok()) return InCall(thread.status());
+    progress_thread_ = *thread;
     progress_thread_->Add(this);
   }
   const int64_t now_ns = NowNs();

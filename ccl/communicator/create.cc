@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/log.h"
 #include "ccl/base/status_macros.h"
@@ -75,6 +77,7 @@ class Exchange {
 
 struct Founding {
   Communicator::Parts parts;
+  absl::Status refused;  // what has gone wrong on this rank so far
   Deadline deadline = Deadline::Never();
   const std::atomic<bool>* abort = nullptr;
 };
@@ -91,34 +94,79 @@ absl::Status MakeTransports(Communicator::Parts* parts) {
   return absl::OkStatus();
 }
 
+std::string OutcomeText(const absl::Status& status) {
+  return absl::StrCat(static_cast<int>(status.code()), " ", status.message());
+}
+
+// An outcome that OutcomeText() of some rank wrote.
+absl::Status ParseOutcome(const std::string& text) {
+  const std::pair<std::string, std::string> words =
+      absl::StrSplit(text, absl::MaxSplits(' ', 1));
+  int code = 0;
+  if (!absl::SimpleAtoi(words.first, &code))
+    code = static_cast<int>(absl::StatusCode::kUnknown);
+  return absl::Status(static_cast<absl::StatusCode>(code), words.second);
+}
+
+// A rank that can't reach another one may just see what that one's error led
+// to.
+bool MayFollowFromAnother(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsNotFound(status) ||
+         absl::IsDeadlineExceeded(status) || absl::IsInvalidArgument(status);
+}
+
+// The error of all from the errors of each: this rank's own, or the one that
+// tells most.
+absl::Status Verdict(const std::vector<std::string>& outcomes,
+                     const Membership& me) {
+  const absl::Status mine = ParseOutcome(outcomes[me.rank]);
+  if (!mine.ok() && !MayFollowFromAnother(mine)) return mine;
+  absl::Status worst = mine;
+  int origin = me.rank;
+  for (int rank = 0; rank < me.ranks; ++rank) {
+    const absl::Status other = ParseOutcome(outcomes[rank]);
+    if (other.ok() || (!worst.ok() && MayFollowFromAnother(other))) continue;
+    worst = other;
+    origin = rank;
+    if (!MayFollowFromAnother(other)) break;
+  }
+  if (worst.ok() || origin == me.rank) return worst;
+  return absl::UnavailableError(absl::StrCat(
+      "rank ", me.rank, ": ", worst.message(), " (origin: rank ", origin, ")"));
+}
+
+absl::Status ConnectTransports(const Founding& founding,
+                               std::vector<std::string> addresses) {
+  const Communicator::Parts& parts = founding.parts;
+  TransportSet::ConnectRequest request{.deadline = founding.deadline,
+                                       .abort = founding.abort};
+  for (size_t rank = 0; rank < addresses.size(); ++rank) {
+    const HostFacts& facts = parts.topology.hosts[rank];
+    request.peers.push_back(
+        {.address = std::move(addresses[rank]),
+         .host = facts.host_id,
+         .process = absl::StrCat(facts.hostname, ":", facts.pid)});
+  }
+  return parts.transports->Connect(request);
+}
+
 // Makes and connects the transports. A rank that fails still takes part in both
 // exchanges, so that all ranks hear of it at once and nobody goes on alone.
 absl::Status Connect(Exchange* exchange, Founding* founding) {
   Communicator::Parts& parts = founding->parts;
   parts.collective_lanes = LanesOf(parts.settings);
   parts.model.ranks_per_core = RanksPerCore(parts.topology);
-  absl::Status mine = MakeTransports(&parts);
+  absl::Status mine = founding->refused;
+  if (mine.ok()) mine = MakeTransports(&parts);
   ASSIGN_OR_RETURN(
       std::vector<std::string> addresses,
       exchange->AllGather(mine.ok() ? parts.transports->address() : ""));
-  if (mine.ok()) {
-    TransportSet::ConnectRequest request{.deadline = founding->deadline,
-                                         .abort = founding->abort};
-    for (size_t rank = 0; rank < addresses.size(); ++rank) {
-      const HostFacts& facts = parts.topology.hosts[rank];
-      request.peers.push_back(
-          {.address = std::move(addresses[rank]),
-           .host = facts.host_id,
-           .process = absl::StrCat(facts.hostname, ":", facts.pid)});
-    }
-    mine = parts.transports->Connect(request);
-  }
+  if (mine.ok()) mine = ConnectTransports(*founding, std::move(addresses));
+  // Who waits for this rank sees that it's gone.
+  if (!mine.ok()) parts.transports.reset();
   ASSIGN_OR_RETURN(std::vector<std::string> outcomes,
-                   exchange->AllGather(std::string(mine.message())));
-  RETURN_IF_ERROR(mine);
-  for (const std::string& outcome : outcomes)
-    if (!outcome.empty()) return absl::UnavailableError(outcome);
-  return absl::OkStatus();
+                   exchange->AllGather(OutcomeText(mine)));
+  return Verdict(outcomes, parts.membership);
 }
 
 class BootstrapExchange : public Exchange {
@@ -185,6 +233,31 @@ struct Choice {
   int32_t key = 0;
 };
 
+// What all ranks of a communicator must have alike: lines "name=value".
+std::string AgreementText(const Settings& settings, const LinkModel& model) {
+  return absl::StrCat("version=", std::string(kVersion), "\n",
+                      AgreedSettingsText(settings),
+                      absl::StrReplaceAll(ModelText(model), {{" ", ""}}));
+}
+
+// The same on all ranks: the first line that the first two ranks which differ
+// have unlike.
+absl::Status CheckAgreement(const std::vector<std::string>& agreements) {
+  for (size_t rank = 1; rank < agreements.size(); ++rank) {
+    if (agreements[rank].empty() || agreements[0].empty()) continue;
+    const std::vector<std::string> first = absl::StrSplit(agreements[0], '\n');
+    const std::vector<std::string> other =
+        absl::StrSplit(agreements[rank], '\n');
+    for (size_t i = 0; i < std::min(first.size(), other.size()); ++i) {
+      if (first[i] == other[i]) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the ranks' settings differ: rank 0 has ", first[i], ", rank ", rank,
+          " has ", other[i], "; set it alike on all ranks"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The parent's ranks of one color, by key and then by rank.
 std::vector<int> MembersOf(const std::vector<Choice>& choices, int color) {
   std::vector<int> members;
@@ -204,14 +277,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
   const Deadline deadline = Deadline::After(settings.bootstrap_timeout_ms);
   ASSIGN_OR_RETURN(HostFacts facts, GatherHostFacts(settings.host_id));
   ASSIGN_OR_RETURN(const LinkModel model, ModelOf(settings));
-  BootstrapOptions options{
-      .patience = {deadline, request.abort},
-      .host = facts.hostname,
-      .agreement = absl::StrCat(
-          "version=", std::string(kVersion), "\n", AgreedSettingsText(settings),
-          absl::StrReplaceAll(ModelText(model), {{" ", ""}})),
-      .interfaces = {.names = settings.socket_ifname,
-                     .family = settings.socket_family}};
+  BootstrapOptions options{.patience = {deadline, request.abort},
+                           .host = facts.hostname,
+                           .agreement = AgreementText(settings, model),
+                           .interfaces = {.names = settings.socket_ifname,
+                                          .family = settings.socket_family}};
   ASSIGN_OR_RETURN(std::unique_ptr<Bootstrap> bootstrap,
                    Bootstrap::Connect(request.id, request.membership, options));
   Founding founding{.parts = {.membership = request.membership,
@@ -251,14 +321,16 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
   Communicator::Parts& parts = founding.parts;
   parts.name = request.name;
   parts.settings = request.settings;
-  ASSIGN_OR_RETURN(parts.model, ModelOf(request.settings));
+  const absl::StatusOr<LinkModel> model = ModelOf(request.settings);
+  founding.refused = model.status();
+  if (model.ok()) parts.model = *model;
   parts.cookie = parent->NextCookie(request.color);
   parts.membership = {.rank = static_cast<int>(me - members.begin()),
                       .ranks = static_cast<int>(members.size())};
   ParentExchange exchange(parent, members);
   if (request.color == kNoColor) {
-    // The others' two exchanges are collective over the parent.
-    for (int i = 0; i < 2; ++i)
+    // The others' three exchanges are collective over the parent.
+    for (int i = 0; i < 3; ++i)
       RETURN_IF_ERROR(exchange.AllGather("").status());
     return nullptr;
   }
@@ -266,6 +338,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
   for (const int member : members)
     hosts.push_back(parent->topology().hosts[member]);
   parts.topology = MakeTopology(std::move(hosts), parts.membership.rank);
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> agreements,
+      exchange.AllGather(model.ok() ? AgreementText(request.settings, *model)
+                                    : ""));
+  if (founding.refused.ok()) founding.refused = CheckAgreement(agreements);
   RETURN_IF_ERROR(Connect(&exchange, &founding));
   return Communicator::Create(std::move(parts));
 }

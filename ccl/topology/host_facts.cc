@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "ccl/base/status_macros.h"
+#include "transports/system_error.h"
 
 namespace trnccl {
 namespace {
@@ -28,8 +29,10 @@ constexpr absl::string_view kVersion = "1";
 constexpr size_t kMaxTextBytes = 256 << 10;
 constexpr size_t kMaxNameChars = 4096;
 
-// The first line of a small file of the kernel's; "" if there's none.
+// The first line of a small file of the kernel's; "" if there's none, and errno
+// says why.
 std::string ReadLine(const std::string& path) {
+  errno = 0;
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
@@ -99,8 +102,11 @@ absl::StatusOr<HostFacts> GatherHostFacts(const std::string& host_id) {
   facts.host_id = host_id;
   if (host_id.empty()) {
     const std::string boot_id = ReadLine(std::string(kBootIdFile));
+    if (boot_id.empty() && errno == EMFILE)
+      return SystemError(errno,
+                         absl::StrCat("reading ", std::string(kBootIdFile)));
     if (boot_id.empty()) {
-      return absl::InternalError(
+      return absl::NotFoundError(
           absl::StrCat("can't tell this machine from others: no boot id in ",
                        std::string(kBootIdFile),
                        "; set TRNCCL_HOST_ID to a text of its own on each"));
