@@ -113,22 +113,66 @@ TEST(LifeCycle, MemoryAllocatedAndFreedLeavesNothing) {
   ExpectHoldings(before);
 }
 
-// Each pair of ranks of a process, as a process of its own would have them.
-TEST(LifeCycle, ThreeHundredLiveUnderAThousandDescriptors) {
-  rlimit limit;
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  const rlimit lowered{.rlim_cur = 1024, .rlim_max = limit.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &lowered), 0);
+// Lowers the limit of descriptors while it lives.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit lowered{.rlim_cur = 1024, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &lowered), 0);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_;
+};
+
+constexpr int kMany = 300;
+
+TEST(LifeCycle, ThreeHundredChildrenLiveUnderAThousandDescriptors) {
+  const FewDescriptors few;
   RunRanks({.ranks = 2, .settings = {"TRNCCL_ARENA_BYTES=64K"}},
            [](trncclComm_t world, int rank) {
-             std::vector<trncclComm_t> comms(300);
+             std::vector<trncclComm_t> comms(kMany);
              for (trncclComm_t& comm : comms)
                ASSERT_CALL_OK(trncclCommSplit(world, 0, 0, &comm, nullptr));
              for (trncclComm_t comm : comms) UseOnce(comm, {2, rank});
              for (trncclComm_t comm : comms)
                ASSERT_CALL_OK(trncclCommDestroy(comm));
            });
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+// Each made from an id of its own, between two processes.
+TEST(LifeCycle, ThreeHundredWorldsLiveUnderAThousandDescriptors) {
+  const FewDescriptors few;
+  int ids[2];
+  ASSERT_EQ(pipe(ids), 0);
+  const auto live = [&ids](int rank) {
+    std::vector<trncclComm_t> comms(kMany, nullptr);
+    for (trncclComm_t& comm : comms) {
+      trncclUniqueId id;
+      if (rank == 0) {
+        ASSERT_CALL_OK(trncclGetUniqueId(&id));
+        ASSERT_EQ(write(ids[1], &id, sizeof(id)), ssize_t{sizeof(id)});
+      } else {
+        ASSERT_EQ(read(ids[0], &id, sizeof(id)), ssize_t{sizeof(id)});
+      }
+      ASSERT_CALL_OK(trncclCommInitRank(&comm, 2, id, rank));
+    }
+    for (trncclComm_t comm : comms) UseOnce(comm, {2, rank});
+    for (trncclComm_t comm : comms) ASSERT_CALL_OK(trncclCommDestroy(comm));
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    live(1);
+    exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  live(0);
+  close(ids[1]);  // so that a child that waits for an id ends
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  close(ids[0]);
 }
 
 TEST(LifeCycle, FiftyTimesInOneProcess) {
