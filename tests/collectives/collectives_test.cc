@@ -4,7 +4,6 @@
 // Every algorithm of the catalog, with every type and operator, against the
 // interpreter, bit by bit, between threads over shared memory.
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -98,9 +97,9 @@ void RunCase(const Case& one, trncclComm_t comm, int rank,
       std::copy(input.begin(), input.end(), in.data());
       ASSERT_CALL_OK(Issue(one, in.data(), out.data(), comm, premul));
       EXPECT_TRUE(in.intact() && out.intact());
-      EXPECT_EQ(std::memcmp(in.data(), input.data(), input.size()), 0)
+      EXPECT_TRUE(std::equal(input.begin(), input.end(), in.data()))
           << "the input was changed";
-      ASSERT_EQ(std::memcmp(out.data(), output.data(), output.size()), 0);
+      ASSERT_TRUE(std::equal(output.begin(), output.end(), out.data()));
     } else {
       const InPlace place = InPlaceOf(one, rank);
       const size_t bytes = std::max(place.input_at + input.size(),
@@ -110,9 +109,8 @@ void RunCase(const Case& one, trncclComm_t comm, int rank,
       ASSERT_CALL_OK(Issue(one, both.data() + place.input_at,
                            both.data() + place.output_at, comm, premul));
       EXPECT_TRUE(both.intact());
-      ASSERT_EQ(std::memcmp(both.data() + place.output_at, output.data(),
-                            output.size()),
-                0);
+      ASSERT_TRUE(std::equal(output.begin(), output.end(),
+                             both.data() + place.output_at));
     }
   }
   if (one.op == ReduceOp::kPremulSum) {
