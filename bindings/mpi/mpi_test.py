@@ -193,6 +193,15 @@ class Short(Case):
         self.assertEqual(done.returncode, 7, done.stdout)
         self.assertRegex(done.stdout, "Avg bus bandwidth.*FAILED")
 
+    def test_one_wrong_element_fails(self):
+        for flags in ([], ["-d", "int8"], ["-d", "bfloat16", "-o", "avg"],
+                      ["-R", "1"]):
+            done = run(2, "broken_all_reduce", *QUICK, "-b", "8", "-e", "64K",
+                       "-f", "8", *flags)
+            self.assertEqual(done.returncode, 7, done.stdout)
+            self.assertRegex(done.stdout,
+                             "# Out of bounds values +: [0-9]+ FAILED")
+
     def test_help_lists_every_flag(self):
         done = run(2, "all_reduce", "--help")
         self.assertEqual(done.returncode, 0)
