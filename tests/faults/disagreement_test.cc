@@ -237,11 +237,9 @@ class RanksThatDisagree : public testing::TestWithParam<Disagreement> {};
 TEST_P(RanksThatDisagree, AllHearOfBothCalls) {
   for (const int ranks : {2, 3, 4}) {
     for (const size_t count : {size_t{4}, size_t{3000}, size_t{200'000}}) {
-      for (const Memory memory : {Memory::kHeap, Memory::kShared})
-        Play(GetParam(), {.ranks = ranks,
-                          .odd = static_cast<int>(count / 1000 + ranks) % ranks,
-                          .count = count,
-                          .memory = memory});
+      const int odd = static_cast<int>(count / 1000 + ranks) % ranks;
+      if (ranks != 4) Play(GetParam(), {ranks, odd, count, Memory::kHeap});
+      if (ranks != 2) Play(GetParam(), {ranks, odd, count, Memory::kShared});
     }
   }
 }
