@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "ccl/base/status_macros.h"
 #include "ccl/capi/handles.h"
-#include "ccl/communicator/checks.h"
 
 namespace trnccl {
 namespace {
@@ -123,7 +122,7 @@ trncclResult_t IssueCollective(trncclComm* comm, const CollectiveCall& call,
                                trncclRequest_t* request) {
   const absl::StatusOr<Communicator*> communicator = Usable(comm);
   if (!communicator.ok()) return Refuse(communicator.status());
-  const absl::Status checked = CheckCall(call, (*communicator)->membership());
+  const absl::Status checked = (*communicator)->Check(call);
   if (!checked.ok()) return Refuse(checked);
   if (request == nullptr && !InGroup()) {
     Operation operation;

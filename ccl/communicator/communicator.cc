@@ -86,6 +86,7 @@ Communicator::Communicator(Parts parts)
                                                    ? Cores::kOwn
                                                    : Cores::kShared)),
       timeout_ms_(parts_.settings.timeout_ms),
+      checker_(parts_.membership),
       executor_(
           {.ranks = parts_.membership.ranks, .rank = parts_.membership.rank}),
       last_algorithm_(&kNoAlgorithm),

@@ -35,6 +35,7 @@
 #include "ccl/base/mutex.h"
 #include "ccl/base/settings.h"
 #include "ccl/bootstrap/bootstrap.h"
+#include "ccl/communicator/checks.h"
 #include "ccl/communicator/operation.h"
 #include "ccl/executor/engine_stage.h"
 #include "ccl/executor/executor.h"
@@ -75,6 +76,11 @@ class Communicator : public Drivable {
 
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(Parts parts);
   ~Communicator() override;
+
+  // Refuses a collective that can't be meant: see CheckCall().
+  absl::Status Check(const CollectiveCall& call) {
+    return checker_.Check(call);
+  }
 
   // A blocking call: returns its status when it's complete.
   absl::Status Run(Operation* operation);
@@ -186,6 +192,7 @@ class Communicator : public Drivable {
   // All operations are done with the cause.
   void End(const absl::Status& cause);
 
+  absl::Status ChooseFolder(const CollectiveCall& call);
   // The name is the table's own, which outlives all calls.
   void RecordStart(const std::string_view& algorithm);
   EngineCall EngineCallOf(const CollectiveCall& call) const;
@@ -206,6 +213,7 @@ class Communicator : public Drivable {
   Parts parts_;
   WaitPolicy policy_;
   std::atomic<int64_t> timeout_ms_;
+  CallChecker checker_;
   std::unique_ptr<Planner> planner_;
   Executor executor_;
   std::optional<EngineStage> engine_stage_;
@@ -240,7 +248,9 @@ class Communicator : public Drivable {
   Operation* queue_tail_ = nullptr;
   std::vector<Operation*> transfers_;  // unfinished
   Envelope envelope_;                  // of the current collective
-  Folder folder_;                      // likewise
+  // Of the last reduction. No call asks for this operator with this type.
+  FoldSpec folder_spec_{.type = DataType::kBool, .op = ReduceOp::kAvg};
+  Folder folder_;
   FoldAdapter fold_adapter_;
 };
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::string_view kEngineName = "engine";
 
-// Below this it isn't worth looking whether a buffer is registered.
-constexpr size_t kReferenceBytes = 1024;
+// For smaller blocks it isn't worth looking whether a buffer is registered.
+constexpr int64_t kReferenceBytes = 1024;
 
 // How often arrivals of point-to-point, while no transfer waits for any or a
 // collective runs, and what peers say of failures are looked for: often enough
@@ -162,18 +162,27 @@ absl::Status Communicator::StartCollective() {
   said_waiting_ = false;
   envelope_ = FingerprintOf(
       call, {.cookie = parts_.cookie, .sequence = current_->sequence});
-  if (SpecOf(call.collective).reduces) {
-    ASSIGN_OR_RETURN(folder_, MakeFolder({.type = call.type,
-                                          .op = call.op,
-                                          .factor = call.factor,
-                                          .ranks = parts_.membership.ranks}));
-  }
+  if (SpecOf(call.collective).reduces) RETURN_IF_ERROR(ChooseFolder(call));
   ASSIGN_OR_RETURN(plan_, planner_->PlanFor(call));
   if (!engine_stage_.has_value() || !UsesEngine(call)) return StartProgram();
   fold_adapter_.Reset(&folder_, ElementBytes(call.type));
   on_engine_ = true;
   RecordStart(kEngineName);
   engine_stage_->Start({.call = EngineCallOf(call), .envelope = envelope_});
+  return absl::OkStatus();
+}
+
+absl::Status Communicator::ChooseFolder(const CollectiveCall& call) {
+  // Loops repeat their calls; only a factor may differ from call to call.
+  if (call.type == folder_spec_.type && call.op == folder_spec_.op &&
+      call.op != ReduceOp::kPremulSum)
+    return absl::OkStatus();
+  const FoldSpec spec{.type = call.type,
+                      .op = call.op,
+                      .factor = call.factor,
+                      .ranks = parts_.membership.ranks};
+  ASSIGN_OR_RETURN(folder_, MakeFolder(spec));
+  folder_spec_ = spec;
   return absl::OkStatus();
 }
 
@@ -195,11 +204,11 @@ EngineCall Communicator::EngineCallOf(const CollectiveCall& call) const {
 // By what all ranks know alike. Premultiplied sums have a factor a rank, which
 // only that rank can apply.
 bool Communicator::UsesEngine(const CollectiveCall& call) const {
+  if (!planner_->PrefersEngine(*plan_, call)) return false;
   const Spec& spec = SpecOf(call.collective);
   if (spec.uneven || (spec.reduces && call.op == ReduceOp::kPremulSum))
     return false;
-  return planner_->PrefersEngine(*plan_, call) &&
-         parts_.transports->engine()->Accepts(EngineCallOf(call));
+  return parts_.transports->engine()->Accepts(EngineCallOf(call));
 }
 
 absl::Status Communicator::StartProgram() {
@@ -213,8 +222,9 @@ absl::Status Communicator::StartProgram() {
                     .envelope = envelope_};
   job.wide_partials = parts_.settings.determinism == Determinism::kStrict &&
                       spec.reduces && IsNarrowFloat(call.type);
-  const BufferSizes bytes = SizesOf(call, parts_.membership);
-  if (std::max(bytes.input_bytes, bytes.output_bytes) > kReferenceBytes) {
+  if (plan_->sizes.segment_count >
+      kReferenceBytes / static_cast<int64_t>(ElementBytes(call.type))) {
+    const BufferSizes bytes = SizesOf(call, parts_.membership);
     job.input_region =
         parts_.transports->FindRegion(call.input, bytes.input_bytes);
     job.output_region =

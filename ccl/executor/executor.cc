@@ -34,13 +34,7 @@ absl::Status Executor::Start(const Job& job) {
           "; a smaller TRNCCL_SEGMENT_BYTES needs less"));
     }
   }
-  if (slots_.size() < slots) slots_.resize(slots);
-  next_step_.resize(std::max(next_step_.size(), slots * program.lanes()));
-  messages_.resize(program.most_operands);
-  fold_operands_.resize(program.most_operands);
-  slices_.resize(program.sends.size());
-  results_.resize(program.sends.size() + 1);
-  links_.resize(program.most_peers);
+  MakeRoom(plan);
   sent_by_reference_.clear();
   active_slots_ = 0;
   for (size_t i = 0; i < slots; ++i) {
@@ -50,6 +44,23 @@ absl::Status Executor::Start(const Job& job) {
       BeginSegment(&slots_[i], static_cast<int64_t>(i));
   }
   return absl::OkStatus();
+}
+
+void Executor::MakeRoom(const Plan& plan) {
+  const CompiledProgram& program = *plan.program;
+  const size_t slots = static_cast<size_t>(plan.sizes.slots);
+  if (slots_.size() < slots) slots_.resize(slots);
+  if (next_step_.size() < slots * program.lanes())
+    next_step_.resize(slots * program.lanes());
+  if (messages_.size() < program.most_operands) {
+    messages_.resize(program.most_operands);
+    fold_operands_.resize(program.most_operands);
+  }
+  if (results_.size() <= program.sends.size()) {
+    slices_.resize(program.sends.size());
+    results_.resize(program.sends.size() + 1);
+  }
+  if (links_.size() < program.most_peers) links_.resize(program.most_peers);
 }
 
 void Executor::BeginSegment(Slot* slot, int64_t segment) {

@@ -80,6 +80,8 @@ class Executor {
     LinkId link;
   };
 
+  // Grows what steps work with to what the plan needs.
+  void MakeRoom(const Plan& plan);
   void BeginSegment(Slot* slot, int64_t segment);
   void FinishSegment(Slot* slot);
   Advanced AdvanceSlot(int slot_index);
