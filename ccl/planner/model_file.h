@@ -18,7 +18,9 @@
 
 namespace trnccl {
 
-// Measured between two cores that share a last-level cache.
+// Inside a node: rounded from what two processes on two cores of one cache
+// showed, exchanging 8 B (0.17 us) to 128 KiB (14 us) over shared memory, and
+// from //ccl/kernels:fold_benchmark. Between nodes: the order of TCP.
 LinkModel DefaultModel();
 
 // Values that the text doesn't name stay the default's. InvalidArgument names
