@@ -61,9 +61,9 @@ absl::StatusOr<MakeRequest> RequestOf(const trncclUniqueId& id,
                                       const trncclConfig_t* config) {
   if (membership.ranks < 1 || membership.rank < 0 ||
       membership.rank >= membership.ranks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", membership.rank, " isn't one of the ranks 0..",
-                     membership.ranks - 1));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", membership.rank, " of ", membership.ranks,
+        " can't be: ranks start at 0 and end before their number"));
   }
   MakeRequest request{.membership = membership, .name = NameOf(config, "comm")};
   ASSIGN_OR_RETURN(request.id,

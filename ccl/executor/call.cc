@@ -60,13 +60,25 @@ std::string DescribeCall(const Envelope& envelope) {
   if (spec.reduces) absl::StrAppend(&line, " ", text(Name(op)));
   if (collective == Collective::kAllGatherV ||
       collective == Collective::kReduceScatterV) {
-    absl::StrAppend(&line, ", counts ", absl::Hex(envelope.words[2]));
+    absl::StrAppend(&line, ", counts with hash ", absl::Hex(envelope.words[2]));
   } else if (collective != Collective::kAllToAllV) {
     absl::StrAppend(&line, ", count ", envelope.words[2]);
   }
   if (spec.rooted) absl::StrAppend(&line, ", root ", what >> 32);
   return absl::StrCat(line, ")");
 }
+
+namespace {
+
+// With what all-to-all-v compares for each pair.
+std::string DescribeCallOfPair(const Envelope& envelope) {
+  const auto collective = static_cast<Collective>(envelope.words[1] & 0xff);
+  if (collective != Collective::kAllToAllV) return DescribeCall(envelope);
+  return absl::StrCat(DescribeCall(envelope), " with ", envelope.words[2],
+                      " elements from the one to the other");
+}
+
+}  // namespace
 
 absl::Status MismatchError(const RankCall& mine, const RankCall& theirs) {
   const uint64_t cookie = mine.envelope.words[0] >> 32;
@@ -75,11 +87,12 @@ absl::Status MismatchError(const RankCall& mine, const RankCall& theirs) {
         "rank ", mine.rank, ": ", DescribeCall(mine.envelope),
         ": a message from rank ", theirs.rank, " isn't of this communicator"));
   }
-  return absl::UnavailableError(
-      absl::StrCat("ranks disagree: rank ", mine.rank, " is in ",
-                   DescribeCall(mine.envelope), ", rank ", theirs.rank, " in ",
-                   DescribeCall(theirs.envelope),
-                   "; all ranks must make the same calls in the same order"));
+  return absl::UnavailableError(absl::StrCat(
+      "ranks disagree: rank ", mine.rank, " is in ",
+      DescribeCallOfPair(mine.envelope), ", rank ", theirs.rank, " in ",
+      DescribeCallOfPair(theirs.envelope),
+      "; all ranks must make the same calls, with arguments that fit, in the "
+      "same order"));
 }
 
 }  // namespace trnccl

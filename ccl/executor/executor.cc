@@ -5,12 +5,22 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ccl/base/check.h"
 
 namespace trnccl {
+namespace {
+
+std::vector<int> Unique(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+}  // namespace
 
 absl::Status Executor::Start(const Job& job) {
   job_ = job;
@@ -387,29 +397,47 @@ absl::Status Executor::Unexpected(const CompiledOperand& operand,
       expected_bytes, " were due; do all ranks run the same build?"));
 }
 
-std::vector<int> Executor::WaitsFor() const {
-  std::vector<int> ranks;
+template <typename Visit>
+void Executor::ForEachWaitingStep(Visit visit) const {
   const CompiledProgram& program = *job_.plan->program;
   const int lanes = program.lanes();
   for (int i = 0; i < job_.plan->sizes.slots; ++i) {
-    if (!slots_[i].active) continue;
-    for (int lane = 0; lane < lanes; ++lane) {
+    for (int lane = 0; slots_[i].active && lane < lanes; ++lane) {
       const uint32_t next = next_step_[i * lanes + lane];
-      if (next == program.lane_end[lane]) continue;
-      const CompiledStep& step = program.steps[next];
-      for (uint32_t k = 0; k < step.operands; ++k) {
-        const CompiledOperand& operand =
-            program.operands[step.first_operand + k];
-        if (operand.kind == CompiledOperand::kMessage &&
-            operand.transport->Peek(operand.transport->Link(
-                operand.peer_index, i * lanes + lane)) == nullptr)
-          ranks.push_back(operand.peer);
-      }
+      if (next < program.lane_end[lane]) visit(next, i * lanes + lane);
     }
   }
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
+}
+
+std::vector<int> Executor::WaitsFor() const {
+  std::vector<int> ranks;
+  const CompiledProgram& program = *job_.plan->program;
+  ForEachWaitingStep([&](uint32_t index, int lane) {
+    const CompiledStep& step = program.steps[index];
+    for (uint32_t k = 0; k < step.operands; ++k) {
+      const CompiledOperand& operand = program.operands[step.first_operand + k];
+      if (operand.kind == CompiledOperand::kMessage &&
+          operand.transport->Peek(
+              operand.transport->Link(operand.peer_index, lane)) == nullptr)
+        ranks.push_back(operand.peer);
+    }
+  });
+  return Unique(std::move(ranks));
+}
+
+std::vector<int> Executor::Takers() const {
+  std::vector<int> ranks;
+  ForEachWaitingStep([&](uint32_t index, int) {
+    for (const Lane& lane : job_.plan->program->source.lanes) {
+      if (index < lane.steps.size()) {
+        const auto& receivers = lane.steps[index].send_to;
+        ranks.insert(ranks.end(), receivers.begin(), receivers.end());
+        return;
+      }
+      index -= static_cast<uint32_t>(lane.steps.size());
+    }
+  });
+  return Unique(std::move(ranks));
 }
 
 std::string Executor::DescribeWait() const {
@@ -418,9 +446,14 @@ std::string Executor::DescribeWait() const {
   for (int i = 0; i < sizes.slots; ++i)
     if (slots_[i].active) segment = std::min(segment, slots_[i].segment);
   const std::vector<int> ranks = WaitsFor();
-  const std::string whom =
-      ranks.empty() ? std::string("peers to take what was sent")
-                    : absl::StrCat("data of rank ", absl::StrJoin(ranks, ", "));
+  const std::vector<int> takers = Takers();
+  std::string whom = "its peers to read what they were sent by reference";
+  if (!ranks.empty()) {
+    whom = absl::StrCat("data of rank ", absl::StrJoin(ranks, ", "));
+  } else if (!takers.empty()) {
+    whom = absl::StrCat("rank ", absl::StrJoin(takers, ", "),
+                        " to take what was sent");
+  }
   const std::string_view name = job_.plan->program->algorithm->name;
   return absl::StrCat("waits for ", whom, " (algorithm ", std::string(name),
                       ", segment ", segment, " of ", sizes.segments, ")");

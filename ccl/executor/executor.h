@@ -112,6 +112,11 @@ class Executor {
   // The envelope of this call's messages: all-to-all-v counts by pair.
   Envelope EnvelopeTo(int peer) const;
   Envelope EnvelopeFrom(int peer) const;
+  // visit(step, lane of links) for each lane's next step.
+  template <typename Visit>
+  void ForEachWaitingStep(Visit visit) const;
+  // The ranks that the next steps would send to.
+  std::vector<int> Takers() const;
   // Bytes of an element in a message or in scratch.
   template <typename Value>  // a step's result, or an operand
   size_t WireBytes(const Value& value) const {

@@ -158,8 +158,8 @@ absl::Status TransportSet::Assign(const ConnectRequest& request, int peer,
       "rank ", membership_.rank, " on ", request.peers[membership_.rank].host,
       " can't reach rank ", peer, " on ", request.peers[peer].host, " by ",
       absl::StrJoin(tried, ", "),
-      ", which work inside one machine; if it's one machine, give both ranks "
-      "the same TRNCCL_HOST_ID"));
+      "; shm works inside one machine, inproc inside one process. Ranks of one "
+      "machine have the same host id, which TRNCCL_HOST_ID sets"));
 }
 
 absl::Status TransportSet::Progress() {
