@@ -105,7 +105,7 @@ REFUSED = {
         ("tests/a.py", "# FIXME\n"),
     ],
     tidy.machine_paths: [
-        ("bin/a", "cd /work/main\n"),
+        ("bin/a", "cd /work/tree\n"),
         ("README.md", "See /home/me/notes.\n"),
     ],
     tidy.commented_out_code: [

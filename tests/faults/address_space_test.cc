@@ -4,7 +4,6 @@
 // Processes without address space left: for shared memory, or for threads
 // (whose own limit wouldn't bind root).
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -13,21 +12,10 @@
 #include "gtest/gtest.h"
 #include "tests/collectives/ranks.h"
 #include "tests/faults/outcome.h"
+#include "tests/faults/processes.h"
 
 namespace trnccl {
 namespace {
-
-void InChild(const std::function<void()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    body();
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status)) << "killed by " << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-}
 
 // What's used and `bytes` more.
 void LimitAddressSpace(size_t bytes) {

@@ -23,6 +23,18 @@ constexpr int64_t kLongMs = 60'000;
 
 }  // namespace
 
+void InChild(const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status)) << "killed by " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 struct Processes::Shared {
   std::atomic<bool> has_id;
   trncclUniqueId id;

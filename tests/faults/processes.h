@@ -27,6 +27,9 @@
 
 namespace trnccl {
 
+// Runs the body in a child of the test, whose failures fail the test.
+void InChild(const std::function<void()>& body);
+
 class Processes {
  public:
   using Body = std::function<void(Processes& all, int rank)>;

@@ -5,7 +5,6 @@
 // test sets. Each test is a process of its own, since limits are.
 #include <dirent.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,19 +21,6 @@
 
 namespace trnccl {
 namespace {
-
-// Runs the body in a child, whose failures fail this test.
-void InChild(const std::function<void()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    body();
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status)) << "killed by " << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-}
 
 void Limit(__rlimit_resource resource, rlim_t limit) {
   rlimit value = {};
