@@ -43,6 +43,12 @@ struct LinkModel {
   double step_s = 0;                 // overhead of a step
   double fold_seconds_per_byte = 0;  // of each operand
   double copy_seconds_per_byte = 0;
+  // The kernel's copying between processes of a node.
+  struct PeerCopy {
+    double call_s = 0;
+    double seconds_per_byte = 0;
+  };
+  PeerCopy peer_copy;
   double ranks_per_core = 1;  // above 1, ranks wait for each other's turns
 };
 

@@ -54,13 +54,16 @@ struct EngineCall {
   const std::byte* input = nullptr;  // null where this rank has none
   std::byte* output = nullptr;
   const EngineFold* fold = nullptr;  // reducing collectives
+  // By what all ranks know alike: whether memory that peers haven't mapped is
+  // better reached through the kernel than left to messages.
+  bool unmapped_pays = false;
 };
 
 // What one rank's peers need in order to reach its buffers; fits an inline
 // message. `made` is false where a buffer can't be reached.
 struct Offer {
   bool made = false;
-  std::array<std::byte, 88> bytes = {};
+  std::array<std::byte, 95> bytes = {};
 };
 
 class EngineRun {
@@ -79,10 +82,16 @@ class Engine {
 
   virtual Offer MakeOffer(const EngineCall& call) = 0;
 
-  // `offers` by rank of the engine's group; all were made. The run is the
-  // engine's own and lives until the next Start().
+  // `offers` by rank of the engine's group. Null, on all ranks alike, where
+  // they don't suffice. The run is the engine's own and lives until the next
+  // Start().
   virtual absl::StatusOr<EngineRun*> Start(const EngineCall& call,
                                            std::span<const Offer> offers) = 0;
+
+  // This rank gives up the call that it made an offer for, and all later ones:
+  // peers touch its buffers no more. Waits for a peer that's at it, but not for
+  // one that doesn't end; says so then.
+  virtual absl::Status Leave() = 0;
 };
 
 }  // namespace trnccl

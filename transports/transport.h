@@ -114,7 +114,7 @@ struct Incoming {
 };
 
 // What this endpoint is and can do. Constant after Connect(), and alike on all
-// ranks, except for `address` and `wake_fds`.
+// ranks, except for `address`, `peer_memory` and `wake_fds`.
 struct Traits {
   std::string_view name;
   // What peers need to Connect(): opaque to everyone else, exchanged by the
@@ -123,6 +123,9 @@ struct Traits {
   size_t slice_bytes = 0;   // the longest message
   size_t inline_bytes = 0;  // up to here a payload rides in the link itself
   bool by_reference = false;
+  // Whether this process may read and write all memory of its peers' processes,
+  // registered or not.
+  bool peer_memory = false;
   // Descriptors that become readable when a peer dies. The doorbell isn't
   // among them.
   std::vector<int> wake_fds;

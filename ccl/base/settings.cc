@@ -126,7 +126,9 @@ constexpr auto kRows = std::to_array<Row>({
     Text<&Settings::algorithm>(
         kAlike, "TRNCCL_ALGORITHM",
         "Algorithms to use or, after ^, to avoid, a collective each: "
-        "`all_reduce:ring;all_gather:^bruck`. Empty leaves it to the tuner."),
+        "`all_reduce:ring;all_gather:^bruck`. Empty leaves it to the tuner. "
+        "Where some are listed, no engine runs, unless "
+        "TRNCCL_ENGINE_MIN_BYTES is set."),
     Choice<&Settings::determinism>(
         kAlike, "TRNCCL_DETERMINISM", "default|strict",
         "strict gives the same bits whatever the algorithm, lanes, segments "
@@ -144,9 +146,14 @@ constexpr auto kRows = std::to_array<Row>({
         kAlike, "TRNCCL_SHM_BY_REFERENCE",
         "Whether big messages in memory that peers have mapped are read where "
         "they lie."),
+    Bool<&Settings::shm_peer_memory>(
+        kEach, "TRNCCL_SHM_PEER_MEMORY",
+        "Whether big calls copy memory that isn't mapped straight between "
+        "processes, where the kernel lets them (process_vm_readv)."),
     Number<&Settings::engine_min_bytes>(
         Kind::kBytes, kAlike, "TRNCCL_ENGINE_MIN_BYTES", {0, INT64_MAX},
-        "Smallest call that runs directly on mapped buffers; 0 leaves it to "
+        "Smallest call that runs directly on the ranks' buffers; 0 leaves it "
+        "to "
         "the tuner."),
     Choice<&Settings::wait>(
         kEach, "TRNCCL_WAIT", "auto|spin|yield|sleep",

@@ -39,6 +39,7 @@ struct Settings {
   int64_t segment_bytes = 0;
   int64_t arena_bytes = 4 << 20;
   bool shm_by_reference = true;
+  bool shm_peer_memory = true;
   int64_t engine_min_bytes = 0;
   WaitMode wait = WaitMode::kAuto;
   int64_t spin_us = 1000;

@@ -180,6 +180,15 @@ void Communicator::Fail(const absl::Status& status) {
   }
   failed_.store(true);
   TellPeers(cause);
+  if (current_ != nullptr && on_engine_) {
+    const absl::Status left = engine_stage_->Leave();
+    if (!left.ok()) {
+      const std::optional<int> origin = OriginOf(cause);
+      cause = absl::Status(cause.code(),
+                           absl::StrCat(cause.message(), "; ", left.message()));
+      if (origin.has_value()) cause = WithOrigin(cause, *origin);
+    }
+  }
   End(cause);
 }
 

@@ -198,13 +198,14 @@ EngineCall Communicator::EngineCallOf(const CollectiveCall& call) const {
           .root = call.root,
           .input = call.input,
           .output = call.output,
-          .fold = &fold_adapter_};
+          .fold = &fold_adapter_,
+          .unmapped_pays = plan_->engine == EngineUse::kAlways};
 }
 
 // By what all ranks know alike. Premultiplied sums have a factor a rank, which
 // only that rank can apply.
 bool Communicator::UsesEngine(const CollectiveCall& call) const {
-  if (!planner_->PrefersEngine(*plan_, call)) return false;
+  if (plan_->engine == EngineUse::kNever) return false;
   const Spec& spec = SpecOf(call.collective);
   if (spec.uneven || (spec.reduces && call.op == ReduceOp::kPremulSum))
     return false;

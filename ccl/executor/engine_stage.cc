@@ -118,14 +118,12 @@ bool EngineStage::Take(int peer, const Incoming& message) {
 }
 
 Advanced EngineStage::StartRun() {
-  const bool all = std::all_of(offers_.begin(), offers_.end(),
-                               [](const Offer& offer) { return offer.made; });
-  if (!all) return Enter(Phase::kDeclined);
   absl::StatusOr<EngineRun*> run = engine_->Start(job_.call, offers_);
   if (!run.ok()) {
     status_ = std::move(run).status();
     return Advanced::kFailed;
   }
+  if (*run == nullptr) return Enter(Phase::kDeclined);
   run_ = *run;
   return Enter(Phase::kRun);
 }

@@ -43,6 +43,10 @@ class EngineStage {
   bool declined() const { return phase_ == Phase::kDeclined; }
   const absl::Status& status() const { return status_; }
 
+  // The call is given up: peers leave this rank's buffers alone, or it says
+  // why they don't.
+  absl::Status Leave() { return engine_->Leave(); }
+
   // The ranks that it waits for.
   std::vector<int> WaitsFor() const;
 

@@ -119,6 +119,13 @@ struct PlanSizes {
   int slots = 1;  // segments in flight
 };
 
+// When the call may run on an engine instead (transports/engine.h).
+enum class EngineUse : uint8_t {
+  kNever,
+  kMapped,  // if all buffers are mapped
+  kAlways,  // and if they must be copied from and to
+};
+
 struct Plan {
   const CompiledProgram* program = nullptr;
   PlanSizes sizes;
@@ -130,6 +137,7 @@ struct Plan {
   // The most elements that a scratch slot holds.
   int64_t slot_count = 0;
   double seconds = 0;  // what it should cost, as it was chosen
+  EngineUse engine = EngineUse::kNever;
 };
 
 Plan MakePlan(const CompiledProgram& program, const CollectiveCall& call,

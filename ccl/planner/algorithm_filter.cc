@@ -107,6 +107,7 @@ absl::StatusOr<AlgorithmFilter> AlgorithmFilter::Parse(std::string_view text) {
       const bool named = entry.names.contains(std::string(row.name));
       if (Concerns(entry, row) && named == entry.forbids)
         filter.forbidden_.push_back(&row);
+      if (named && !entry.forbids) filter.named_.push_back(&row);
     }
   }
   for (const Collective collective : AllCollectives()) {
@@ -120,6 +121,12 @@ absl::StatusOr<AlgorithmFilter> AlgorithmFilter::Parse(std::string_view text) {
                                 std::string(Name(collective))));
   }
   return filter;
+}
+
+bool AlgorithmFilter::Names(Collective collective) const {
+  return std::any_of(named_.begin(), named_.end(), [&](const Algorithm* row) {
+    return row == FindAlgorithm(collective, row->name);
+  });
 }
 
 bool AlgorithmFilter::Allows(const Algorithm& algorithm) const {

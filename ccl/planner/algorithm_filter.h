@@ -30,8 +30,11 @@ class AlgorithmFilter {
   static absl::StatusOr<AlgorithmFilter> Parse(std::string_view text);
 
   bool Allows(const Algorithm& algorithm) const;
+  // Whether it lists what is to be used for the collective, or its even sister.
+  bool Names(Collective collective) const;
 
  private:
+  std::vector<const Algorithm*> named_;
   std::vector<const Algorithm*> forbidden_;
 };
 

@@ -39,6 +39,10 @@ constexpr Row kRows[] = {
      [](LinkModel& m) -> double& { return m.fold_seconds_per_byte; }},
     {"copy_seconds_per_byte",
      [](LinkModel& m) -> double& { return m.copy_seconds_per_byte; }},
+    {"peer_copy_call_s",
+     [](LinkModel& m) -> double& { return m.peer_copy.call_s; }},
+    {"peer_copy_seconds_per_byte",
+     [](LinkModel& m) -> double& { return m.peer_copy.seconds_per_byte; }},
 };
 
 const Row* FindRow(std::string_view name) {
@@ -75,7 +79,8 @@ LinkModel DefaultModel() {
                          .seconds_per_byte = 0.4e-9},
           .step_s = 30e-9,
           .fold_seconds_per_byte = 0.03e-9,
-          .copy_seconds_per_byte = 0.05e-9};
+          .copy_seconds_per_byte = 0.05e-9,
+          .peer_copy = {.call_s = 600e-9, .seconds_per_byte = 0.045e-9}};
 }
 
 absl::StatusOr<LinkModel> ParseModel(std::string_view text) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ccl/base/status_macros.h"
+#include "ccl/planner/engine_cost.h"
 
 namespace trnccl {
 namespace {
@@ -177,6 +178,7 @@ absl::StatusOr<const Plan*> Planner::PlanFor(const CollectiveCall& call) {
   Plan plan = MakePlan(ProgramOf(*choice.algorithm, call.root), call,
                        ShapeOf(call.root), choice.sizes);
   plan.seconds = choice.seconds;
+  plan.engine = EngineUseOf(call, choice.seconds);
   if (!even) {
     uneven_plan_ = std::move(plan);
     return &uneven_plan_;
@@ -185,18 +187,28 @@ absl::StatusOr<const Plan*> Planner::PlanFor(const CollectiveCall& call) {
   return cached.plan.get();
 }
 
-bool Planner::PrefersEngine(const Plan& plan,
-                            const CollectiveCall& call) const {
+EngineUse Planner::EngineUseOf(const CollectiveCall& call,
+                               double plan_s) const {
+  const auto block_bytes = static_cast<double>(call.output_counts.even_count) *
+                           static_cast<double>(ElementBytes(call.type));
   if (options_.settings->engine_min_bytes > 0) {
-    return static_cast<int64_t>(ElementBytes(call.type)) >
-           (options_.settings->engine_min_bytes - 1) /
-               std::max<int64_t>(1, call.output_counts.even_count);
+    return block_bytes >=
+                   static_cast<double>(options_.settings->engine_min_bytes)
+               ? EngineUse::kAlways
+               : EngineUse::kNever;
   }
-  const LinkModel& model = options_.model;
-  const double exchange_s =
-      model.ranks_per_core *
-      (model.same_node.latency_s + model.same_node.message_s + model.step_s);
-  return exchange_s <= kMostExchange * plan.seconds;
+  // Who lists algorithms wants these.
+  if (filter_.Names(call.collective)) return EngineUse::kNever;
+  // Whether all buffers are mapped shows only once the ranks have asked each
+  // other: asking must cost little beside what the messages would.
+  if (EngineExchangeSeconds(options_.model) > kMostExchange * plan_s)
+    return EngineUse::kNever;
+  const double copying_s =
+      CopyingEngineSeconds({.collective = call.collective,
+                            .ranks = options_.membership.ranks,
+                            .block_bytes = static_cast<int64_t>(block_bytes)},
+                           options_.model);
+  return copying_s < plan_s ? EngineUse::kAlways : EngineUse::kMapped;
 }
 
 }  // namespace trnccl

@@ -47,10 +47,6 @@ class Planner {
   // algorithm for this call.
   absl::StatusOr<const Plan*> PlanFor(const CollectiveCall& call);
 
-  // Whether it's worth asking all ranks for the engine: the exchange must cost
-  // little beside what the messages of the plan would.
-  bool PrefersEngine(const Plan& plan, const CollectiveCall& call) const;
-
  private:
   // What makes two calls alike for planning.
   struct Key {
@@ -86,6 +82,7 @@ class Planner {
                          const CollectiveCall& call) const;
   // Bytes of an element in a message.
   size_t WireBytes(const CollectiveCall& call) const;
+  EngineUse EngineUseOf(const CollectiveCall& call, double plan_s) const;
   const CompiledProgram& ProgramOf(const Algorithm& algorithm, int root);
   absl::Status NoneLeft(const CollectiveCall& call) const;
 

@@ -13,7 +13,6 @@
 #include "transports/inproc/inproc.h"
 #include "transports/shared_memory.h"
 #include "transports/shm/shm.h"
-#include "transports/shm/shm_engine.h"
 
 namespace trnccl {
 namespace {
@@ -24,6 +23,7 @@ MadeTransport MakeShm(const TransportSet::Options& options) {
   return MakeShmTransport(
       {.arena_bytes = static_cast<size_t>(options.settings->arena_bytes),
        .by_reference = options.settings->shm_by_reference,
+       .peer_memory = options.settings->shm_peer_memory,
        .doorbell = options.doorbell});
 }
 
@@ -126,7 +126,8 @@ absl::Status TransportSet::Connect(const ConnectRequest& request) {
     const bool reaches_all =
         static_cast<int>(wanted[i].peers.size()) == membership_.ranks - 1;
     if (traits.name == "shm" && traits.by_reference && reaches_all)
-      engine_ = MakeShmEngine({.rank = me, .ranks = membership_.ranks});
+      engine_ =
+          MakeShmEngine({.rank = me, .ranks = membership_.ranks}, transport);
   }
   return absl::OkStatus();
 }

@@ -233,19 +233,35 @@ TEST(Engine, GivesTheBitsOfTheLeftFold) {
   }
 }
 
-// One rank's buffer that nobody can map sends all of them by messages.
-TEST(Engine, IsLeftAloneWhereOneRankMadeNoOffer) {
+// Heap memory on one rank, with or without leave for all to reach it.
+void ExpectAlgorithm(const char* algorithm,
+                     const std::vector<std::string>& settings_of_last) {
   const Algorithm* row = FindAlgorithm(Collective::kAllReduce, "two_step");
-  RunRanks(
-      {.ranks = 3, .settings = {"TRNCCL_ENGINE_MIN_BYTES=1", SettingOf(*row)}},
-      [&](trncclComm_t comm, int rank) {
-        RunCase({.algorithm = row, .ranks = 3, .count = 5000}, comm, rank,
-                rank == 1 ? GuardedBuffer::Memory::kHeap
-                          : GuardedBuffer::Memory::kShared);
-        trncclCommInfo_t info;
-        ASSERT_CALL_OK(trncclCommInfo(comm, &info));
-        EXPECT_STREQ(info.last_algorithm, "two_step");
-      });
+  constexpr int kRanks = 3;
+  RunRanks({.ranks = kRanks,
+            .settings = {"TRNCCL_ENGINE_MIN_BYTES=1", SettingOf(*row)},
+            .settings_of_rank =
+                [&](int rank) {
+                  return rank == kRanks - 1 ? settings_of_last
+                                            : std::vector<std::string>();
+                }},
+           [&](trncclComm_t comm, int rank) {
+             RunCase({.algorithm = row, .ranks = kRanks, .count = 5000}, comm,
+                     rank,
+                     rank == 1 ? GuardedBuffer::Memory::kHeap
+                               : GuardedBuffer::Memory::kShared);
+             trncclCommInfo_t info;
+             ASSERT_CALL_OK(trncclCommInfo(comm, &info));
+             EXPECT_STREQ(info.last_algorithm, algorithm);
+           });
+}
+
+TEST(Engine, ReachesMemoryThatNobodyHasMapped) {
+  ExpectAlgorithm("engine", {});
+}
+
+TEST(Engine, LeavesItToMessagesWhereOneRankMayNotReachIt) {
+  ExpectAlgorithm("two_step", {"TRNCCL_SHM_PEER_MEMORY=off"});
 }
 
 // Strict: the same bits over algorithms, lanes, segments, transports, engine.

@@ -36,6 +36,7 @@ size_t Control::Bytes(const Shape& shape) {
 void Control::Initialise(const Header& start) {
   header().magic = start.magic;
   header().token = start.token;
+  header().token_address = reinterpret_cast<uint64_t>(&header().token);
   header().rank = start.rank;
   header().first_sequence = start.first_sequence;
   header().sleep_barriers = start.sleep_barriers;

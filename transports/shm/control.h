@@ -63,6 +63,7 @@ struct Header {
   // Set up before `ready`, constant after.
   uint64_t magic;
   uint64_t token;
+  uint64_t token_address;  // in its own process
   int32_t rank;
   uint32_t first_sequence;
   uint32_t sleep_barriers;  // 1: peers that have joined them need no fences
@@ -70,10 +71,13 @@ struct Header {
 
   alignas(kLineBytes) std::atomic<uint32_t> asleep;
   std::atomic<uint32_t> closed;
+  std::atomic<uint32_t> left;  // of gate.h, as is:
+
+  alignas(kLineBytes) std::atomic<uint32_t> inside;
 };
 
 // Changes with every change of this file.
-inline constexpr uint64_t kMagic = 0x74726e63636c0001;
+inline constexpr uint64_t kMagic = 0x74726e63636c0002;
 
 struct Shape {
   size_t peers = 0;

@@ -5,10 +5,12 @@
 #include <time.h>
 
 #include <functional>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ccl/base/status_macros.h"
+#include "transports/shm/process_memory.h"
 
 namespace trnccl::shm {
 namespace {
@@ -140,6 +142,15 @@ absl::StatusOr<std::vector<Peer>> ConnectPeers(const ConnectOptions& options,
     if (!status.ok()) return About(peer, status);
   }
   return peers;
+}
+
+bool ReachesMemoryOf(const Peer& peer) {
+  const Header& theirs = peer.control.header();
+  uint64_t token = 0;
+  const absl::Status read =
+      ReadProcess({.pid = peer.address.pid, .address = theirs.token_address},
+                  std::as_writable_bytes(std::span(&token, 1)));
+  return read.ok() && token == theirs.token;
 }
 
 }  // namespace trnccl::shm

@@ -39,4 +39,8 @@ absl::StatusOr<std::vector<Peer>> ConnectPeers(const ConnectOptions& options,
                                                const Address& address,
                                                const Control& own);
 
+// Whether the kernel lets this process read the peer's memory, and so, by the
+// same rule, write it.
+bool ReachesMemoryOf(const Peer& peer);
+
 }  // namespace trnccl::shm

@@ -26,7 +26,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "ccl/base/membership.h"
 #include "transports/doorbell.h"
+#include "transports/engine.h"
 #include "transports/transport.h"
 
 namespace trnccl {
@@ -36,6 +38,7 @@ struct ShmOptions {
   // wouldn't give each link a slice. Alike on all ranks.
   size_t arena_bytes = 4 << 20;
   bool by_reference = true;  // alike on all ranks
+  bool peer_memory = true;   // see Traits
   // Rung by peers while this rank sleeps; null: this rank never sleeps.
   const Doorbell* doorbell = nullptr;
   // False: fences with each message instead, as where the kernel has no
@@ -48,5 +51,10 @@ struct ShmOptions {
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeShmTransport(
     const ShmOptions& options);
+
+// The engine of a connected transport of MakeShmTransport(), which reaches all
+// ranks of the communicator and outlives the engine.
+std::unique_ptr<Engine> MakeShmEngine(const Membership& membership,
+                                      const Transport& transport);
 
 }  // namespace trnccl

@@ -4,17 +4,23 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ccl/base/clock.h"
+#include "ccl/base/origin.h"
 #include "ccl/base/status_macros.h"
-#include "transports/shared_memory.h"
 #include "transports/shm/mapping_table.h"
+#include "transports/shm/rank_buffer.h"
 
 namespace trnccl {
 namespace {
+
+using shm::OfferedBuffer;
+using shm::RankBuffer;
 
 constexpr size_t kLineBytes = 64;
 // What one Advance() reads, about: some tens of microseconds.
@@ -22,6 +28,8 @@ constexpr size_t kPieceBytes = 256 << 10;
 constexpr size_t kMinOperandBytes = 16 << 10;
 // Memories of peers that stay mapped between calls.
 constexpr size_t kMappings = 256;
+// For a peer's piece, should it have lost its core meanwhile.
+constexpr int64_t kGraceMs = 50;
 
 // Whose input and output a rank must reach.
 enum class Reach { kNone, kOwn, kRoot, kAll };
@@ -58,32 +66,44 @@ std::optional<Access> AccessOf(Collective collective) {
   }
 }
 
-// Offer::bytes. A memory of no bytes: peers don't need that buffer.
-struct OfferedPieces {
-  SharedPiece input;
-  SharedPiece output;
+// Offer::bytes. kNone: peers don't need that buffer.
+struct OfferedBuffers {
+  OfferedBuffer input;
+  OfferedBuffer output;
+  // Whether this rank reaches memory of its peers that isn't mapped.
+  uint8_t reaches_unmapped = 0;
 };
-static_assert(sizeof(OfferedPieces) <= sizeof(Offer::bytes));
+static_assert(sizeof(OfferedBuffers) <= sizeof(Offer::bytes));
+
+OfferedBuffers BuffersOf(const Offer& offer) {
+  OfferedBuffers buffers;
+  std::memcpy(&buffers, offer.bytes.data(), sizeof(buffers));
+  return buffers;
+}
 
 class ShmEngine final : public Engine {
  public:
-  explicit ShmEngine(const Membership& membership)
-      : membership_(membership),
+  explicit ShmEngine(const ShmEngineOptions& options)
+      : membership_(options.membership),
+        reaches_unmapped_(options.reaches_unmapped),
+        gate_(options.gate),
         mappings_(kMappings),
-        mapped_(2 * static_cast<size_t>(membership.ranks)),
-        inputs_(static_cast<size_t>(membership.ranks)),
-        outputs_(static_cast<size_t>(membership.ranks)),
+        caches_(2 * static_cast<size_t>(options.membership.ranks)),
+        inputs_(static_cast<size_t>(options.membership.ranks)),
+        outputs_(static_cast<size_t>(options.membership.ranks)),
+        operands_(static_cast<size_t>(options.membership.ranks)),
         run_(this) {}
 
   bool Accepts(const EngineCall& call) const override;
   Offer MakeOffer(const EngineCall& call) override;
   absl::StatusOr<EngineRun*> Start(const EngineCall& call,
                                    std::span<const Offer> offers) override;
+  absl::Status Leave() override;
 
  private:
   struct Copy {
-    const std::byte* source = nullptr;
-    std::byte* target = nullptr;
+    RankBuffer source;
+    RankBuffer target;
     size_t bytes = 0;
   };
 
@@ -91,18 +111,10 @@ class ShmEngine final : public Engine {
   class Run final : public EngineRun {
    public:
     explicit Run(ShmEngine* engine) : engine_(engine) {}
-    absl::StatusOr<bool> Advance() override {
-      return engine_->access_.folds ? engine_->AdvanceFold()
-                                    : engine_->AdvanceCopies();
-    }
+    absl::StatusOr<bool> Advance() override { return engine_->Advance(); }
 
    private:
     ShmEngine* engine_;
-  };
-
-  struct Mapped {
-    SharedReference reference;
-    SharedMapping mapping;
   };
 
   int ranks() const { return membership_.ranks; }
@@ -110,27 +122,42 @@ class ShmEngine final : public Engine {
     return static_cast<size_t>(call_.count) * call_.element_bytes;
   }
   bool Reaches(Reach reach, int rank) const;
-  absl::StatusOr<std::byte*> Locate(const SharedPiece& piece, size_t bytes,
-                                    Mapped& mapped);
-  absl::Status MapBuffers(std::span<const Offer> offers);
-  void PlanFold();
+  absl::Status FindBuffers(std::span<const Offer> offers);
+  absl::Status PlanFold();
+  absl::Status MakeBounces();
   void PlanCopies();
-  void AddCopy(const std::byte* source, std::byte* target);
-  bool AdvanceFold();
-  bool AdvanceCopies();
+  void AddCopy(const RankBuffer& source, const RankBuffer& target);
+  absl::StatusOr<bool> Advance();
+  absl::StatusOr<bool> AdvanceFold();
+  absl::Status FoldPiece(size_t count);
+  absl::StatusOr<bool> AdvanceCopies();
+  // Of each operand that's folded at once.
+  size_t operand_bytes() const {
+    return std::max(kPieceBytes / inputs_.size(), kMinOperandBytes);
+  }
+  std::byte* bounce(size_t operand) const {
+    return bounces_.get() + operand * operand_bytes();
+  }
 
   const Membership membership_;
+  const bool reaches_unmapped_;
+  shm::Gate gate_;
   shm::MappingTable mappings_;
-  // Inputs by rank, then outputs: mostly those of the call before.
-  std::vector<Mapped> mapped_;
+  // Inputs by rank, then outputs.
+  std::vector<shm::RankBufferCache> caches_;
 
   EngineCall call_;
   Access access_;
-  std::vector<const std::byte*> inputs_;  // by rank; of the rest of a fold
-  std::vector<std::byte*> outputs_;       // by rank, null out of reach
-  std::vector<std::byte*> results_;       // of the rest of a fold
-  size_t left_ = 0;                       // elements of the fold
-  std::vector<Copy> copies_;              // the rest, the last one first
+  std::vector<RankBuffer> inputs_;   // by rank; of the rest of a fold
+  std::vector<RankBuffer> outputs_;  // by rank, where in reach
+  std::vector<RankBuffer> results_;  // of the rest of a fold
+  size_t left_ = 0;                  // elements of the fold
+  std::vector<Copy> copies_;         // the rest, the last one first
+  // Of one piece of a fold: where operands and results lie in this process.
+  std::vector<const std::byte*> operands_;  // by rank
+  std::vector<std::byte*> targets_;
+  // For operands, and one result, that aren't mapped.
+  std::unique_ptr<std::byte[]> bounces_;
   Run run_;
 };
 
@@ -152,20 +179,39 @@ Offer ShmEngine::MakeOffer(const EngineCall& call) {
   if (call.collective == Collective::kAllToAll && in_place) return {};
   const size_t block = static_cast<size_t>(call.count) * call.element_bytes;
   const size_t all = block * static_cast<size_t>(ranks());
-  OfferedPieces pieces;
+  const auto unmapped = call.unmapped_pays && reaches_unmapped_
+                            ? shm::Unmapped::kOffered
+                            : shm::Unmapped::kRefused;
+  OfferedBuffers buffers = {.reaches_unmapped = reaches_unmapped_};
   if (ReachedByPeers(access.inputs, membership_.rank, call.root)) {
-    auto piece = FindShared(call.input, access.input_blocks ? all : block);
-    if (!piece.has_value()) return {};
-    pieces.input = *piece;
+    auto offered = shm::OfferBuffer(
+        {call.input, access.input_blocks ? all : block}, unmapped);
+    if (!offered.has_value()) return {};
+    buffers.input = *offered;
   }
   if (ReachedByPeers(access.outputs, membership_.rank, call.root)) {
-    auto piece = FindShared(call.output, access.output_blocks ? all : block);
-    if (!piece.has_value()) return {};
-    pieces.output = *piece;
+    auto offered = shm::OfferBuffer(
+        {call.output, access.output_blocks ? all : block}, unmapped);
+    if (!offered.has_value()) return {};
+    buffers.output = *offered;
   }
   Offer offer = {.made = true};
-  std::memcpy(offer.bytes.data(), &pieces, sizeof(pieces));
+  std::memcpy(offer.bytes.data(), &buffers, sizeof(buffers));
   return offer;
+}
+
+// Whether all ranks reach what all have offered.
+bool Suffice(std::span<const Offer> offers) {
+  bool all_mapped = true;
+  bool all_reach = true;
+  for (const Offer& offer : offers) {
+    if (!offer.made) return false;
+    const OfferedBuffers buffers = BuffersOf(offer);
+    all_mapped &= buffers.input.kind != OfferedBuffer::kProcess &&
+                  buffers.output.kind != OfferedBuffer::kProcess;
+    all_reach &= buffers.reaches_unmapped == 1;
+  }
+  return all_mapped || all_reach;
 }
 
 bool ShmEngine::Reaches(Reach reach, int rank) const {
@@ -174,44 +220,31 @@ bool ShmEngine::Reaches(Reach reach, int rank) const {
          (reach == Reach::kOwn && rank == membership_.rank);
 }
 
-absl::StatusOr<std::byte*> ShmEngine::Locate(const SharedPiece& piece,
-                                             size_t bytes, Mapped& mapped) {
-  if (piece.memory.bytes < bytes || piece.offset > piece.memory.bytes - bytes) {
-    return absl::InternalError("its offer reaches beyond its memory");
-  }
-  if (mapped.mapping.base() == nullptr || mapped.reference != piece.memory) {
-    ASSIGN_OR_RETURN(mapped.mapping, mappings_.Get(piece.memory));
-    mapped.reference = piece.memory;
-  }
-  return mapped.mapping.base() + piece.offset;
-}
-
-absl::Status ShmEngine::MapBuffers(std::span<const Offer> offers) {
+absl::Status ShmEngine::FindBuffers(std::span<const Offer> offers) {
   const size_t all = block_bytes() * static_cast<size_t>(ranks());
   const size_t input_bytes = access_.input_blocks ? all : block_bytes();
   const size_t output_bytes = access_.output_blocks ? all : block_bytes();
   for (int rank = 0; rank < ranks(); ++rank) {
     const auto r = static_cast<size_t>(rank);
-    inputs_[r] = nullptr;
-    outputs_[r] = nullptr;
+    inputs_[r] = outputs_[r] = RankBuffer();
     if (rank == membership_.rank) {
-      inputs_[r] = call_.input;
-      if (Reaches(access_.outputs, rank)) outputs_[r] = call_.output;
+      inputs_[r] = RankBuffer(const_cast<std::byte*>(call_.input));
+      if (Reaches(access_.outputs, rank))
+        outputs_[r] = RankBuffer(call_.output);
       continue;
     }
-    OfferedPieces pieces;
-    std::memcpy(&pieces, offers[r].bytes.data(), sizeof(pieces));
+    const OfferedBuffers buffers = BuffersOf(offers[r]);
     absl::Status status;
     if (Reaches(access_.inputs, rank)) {
-      auto base = Locate(pieces.input, input_bytes, mapped_[r]);
-      if (base.ok()) inputs_[r] = *base;
-      status.Update(base.status());
+      auto found = caches_[r].Find(buffers.input, input_bytes, mappings_);
+      if (found.ok()) inputs_[r] = *found;
+      status.Update(found.status());
     }
     if (Reaches(access_.outputs, rank)) {
-      auto base = Locate(pieces.output, output_bytes,
-                         mapped_[r + static_cast<size_t>(ranks())]);
-      if (base.ok()) outputs_[r] = *base;
-      status.Update(base.status());
+      auto found = caches_[r + static_cast<size_t>(ranks())].Find(
+          buffers.output, output_bytes, mappings_);
+      if (found.ok()) outputs_[r] = *found;
+      status.Update(found.status());
     }
     if (status.ok()) continue;
     return absl::Status(
@@ -223,11 +256,12 @@ absl::Status ShmEngine::MapBuffers(std::span<const Offer> offers) {
 
 absl::StatusOr<EngineRun*> ShmEngine::Start(const EngineCall& call,
                                             std::span<const Offer> offers) {
+  if (!Suffice(offers)) return nullptr;
   call_ = call;
   access_ = *AccessOf(call.collective);
-  RETURN_IF_ERROR(MapBuffers(offers));
+  RETURN_IF_ERROR(FindBuffers(offers));
   if (access_.folds) {
-    PlanFold();
+    RETURN_IF_ERROR(PlanFold());
   } else {
     PlanCopies();
   }
@@ -245,7 +279,7 @@ size_t PartBegin(size_t elements, size_t element_bytes,
   return std::min(elements, begin * per_line);
 }
 
-void ShmEngine::PlanFold() {
+absl::Status ShmEngine::PlanFold() {
   const auto count = static_cast<size_t>(call_.count);
   const auto rank = static_cast<size_t>(membership_.rank);
   size_t first = 0;  // byte of all inputs
@@ -261,25 +295,83 @@ void ShmEngine::PlanFold() {
     first = shift = begin * call_.element_bytes;
     left_ = end - begin;
   }
-  for (const std::byte*& input : inputs_) input += first;
-  results_.clear();
-  for (std::byte* output : outputs_) {
-    if (output != nullptr) results_.push_back(output + shift);
+  bool all_mapped = true;
+  for (RankBuffer& input : inputs_) {
+    all_mapped &= input.mapped() != nullptr;
+    input = input + first;
   }
+  results_.clear();
+  for (const RankBuffer& output : outputs_) {
+    if (output == RankBuffer()) continue;
+    all_mapped &= output.mapped() != nullptr;
+    results_.push_back(output + shift);
+  }
+  return all_mapped ? absl::OkStatus() : MakeBounces();
 }
 
-bool ShmEngine::AdvanceFold() {
-  const size_t operand_bytes =
-      std::max(kPieceBytes / inputs_.size(), kMinOperandBytes);
-  const size_t count = std::min(left_, operand_bytes / call_.element_bytes);
-  if (count > 0) call_.fold->Fold(inputs_, results_, count);
+absl::Status ShmEngine::MakeBounces() {
+  if (bounces_ != nullptr) return absl::OkStatus();
+  const size_t bytes = (inputs_.size() + 1) * operand_bytes();
+  bounces_.reset(new (std::nothrow) std::byte[bytes]);
+  if (bounces_ != nullptr) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("shm engine: rank ", membership_.rank, ": no memory for ",
+                   bytes, " bytes; TRNCCL_SHM_PEER_MEMORY=0 does without"));
+}
+
+absl::StatusOr<bool> ShmEngine::Advance() {
+  if (const std::optional<int> left = gate_.Enter()) [[unlikely]] {
+    return WithOrigin(
+        absl::UnavailableError(
+            absl::StrCat("shm engine: rank ", *left, " has given up the call")),
+        *left);
+  }
+  absl::StatusOr<bool> done = access_.folds ? AdvanceFold() : AdvanceCopies();
+  gate_.Exit();
+  return done;
+}
+
+absl::Status ShmEngine::Leave() {
+  if (gate_.Leave(Deadline::After(kGraceMs))) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      "shm engine: a peer was stopped while it worked on this rank's buffers; "
+      "keep them until it's gone");
+}
+
+absl::StatusOr<bool> ShmEngine::AdvanceFold() {
+  const size_t count = std::min(left_, operand_bytes() / call_.element_bytes);
+  if (count > 0) RETURN_IF_ERROR(FoldPiece(count));
   left_ -= count;
-  for (const std::byte*& input : inputs_) input += count * call_.element_bytes;
-  for (std::byte*& result : results_) result += count * call_.element_bytes;
+  const size_t bytes = count * call_.element_bytes;
+  for (RankBuffer& input : inputs_) input = input + bytes;
+  for (RankBuffer& result : results_) result = result + bytes;
   return left_ == 0;
 }
 
-void ShmEngine::AddCopy(const std::byte* source, std::byte* target) {
+absl::Status ShmEngine::FoldPiece(size_t count) {
+  const size_t bytes = count * call_.element_bytes;
+  for (size_t rank = 0; rank < inputs_.size(); ++rank) {
+    operands_[rank] = inputs_[rank].mapped();
+    if (operands_[rank] != nullptr) continue;
+    RETURN_IF_ERROR(inputs_[rank].Read({bounce(rank), bytes}));
+    operands_[rank] = bounce(rank);
+  }
+  targets_.clear();
+  for (const RankBuffer& result : results_) {
+    if (result.mapped() != nullptr) targets_.push_back(result.mapped());
+  }
+  const size_t mapped = targets_.size();
+  if (mapped == 0) targets_.push_back(bounce(inputs_.size()));
+  call_.fold->Fold(operands_, targets_, count);
+  if (mapped == results_.size()) return absl::OkStatus();
+  for (const RankBuffer& result : results_) {
+    if (result.mapped() == nullptr)
+      RETURN_IF_ERROR(result.Write({targets_[0], bytes}));
+  }
+  return absl::OkStatus();
+}
+
+void ShmEngine::AddCopy(const RankBuffer& source, const RankBuffer& target) {
   if (source != target) copies_.push_back({source, target, block_bytes()});
 }
 
@@ -306,13 +398,18 @@ void ShmEngine::PlanCopies() {
   }
 }
 
-bool ShmEngine::AdvanceCopies() {
+// One end of each copy is this rank's own.
+absl::StatusOr<bool> ShmEngine::AdvanceCopies() {
   if (copies_.empty()) return true;
   Copy& copy = copies_.back();
   const size_t bytes = std::min(copy.bytes, kPieceBytes);
-  std::memcpy(copy.target, copy.source, bytes);
-  copy.source += bytes;
-  copy.target += bytes;
+  if (copy.target.mapped() != nullptr) {
+    RETURN_IF_ERROR(copy.source.Read({copy.target.mapped(), bytes}));
+  } else {
+    RETURN_IF_ERROR(copy.target.Write({copy.source.mapped(), bytes}));
+  }
+  copy.source = copy.source + bytes;
+  copy.target = copy.target + bytes;
   copy.bytes -= bytes;
   if (copy.bytes == 0) copies_.pop_back();
   return copies_.empty();
@@ -320,8 +417,8 @@ bool ShmEngine::AdvanceCopies() {
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeShmEngine(const Membership& membership) {
-  return std::make_unique<ShmEngine>(membership);
+std::unique_ptr<Engine> MakeShmEngine(const ShmEngineOptions& options) {
+  return std::make_unique<ShmEngine>(options);
 }
 
 }  // namespace trnccl

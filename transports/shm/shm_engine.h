@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
 //
-// The collective engine of memory that all ranks of a node have mapped
-// (transports/shared_memory.h): each rank folds its part from all inputs into
-// all outputs, or copies what it needs from where it lies, in one pass. Only
-// buffers that a peer touches need be shared memory:
+// The collective engine of a node's ranks: each rank folds its part from all
+// inputs into all outputs, or copies what it needs from where it lies, in one
+// pass. Memory that all have mapped (transports/shared_memory.h) is used where
+// it is; other memory goes through the kernel (process_memory.h), piece by
+// piece, where the call is large enough and every rank may. Of each call only
+// those buffers matter that a peer touches:
 //
 //   all-reduce      a part a rank, from all inputs into all outputs
 //   reduce          a part a rank, from all inputs into the root's output
@@ -19,16 +21,25 @@
 //
 // Thread rule: that of Engine.
 //
-//   std::unique_ptr<Engine> engine = MakeShmEngine({.rank = 0, .ranks = 4});
+//   std::unique_ptr<Engine> engine = MakeShmEngine(
+//       {.membership = {.rank = 0, .ranks = 4}, .gate = gate});
 #pragma once
 
 #include <memory>
 
 #include "ccl/base/membership.h"
 #include "transports/engine.h"
+#include "transports/shm/gate.h"
 
 namespace trnccl {
 
-std::unique_ptr<Engine> MakeShmEngine(const Membership& membership);
+struct ShmEngineOptions {
+  Membership membership;
+  // This rank may read and write memory of its peers that isn't mapped.
+  bool reaches_unmapped = false;
+  shm::Gate gate;
+};
+
+std::unique_ptr<Engine> MakeShmEngine(const ShmEngineOptions& options);
 
 }  // namespace trnccl

@@ -50,6 +50,20 @@ struct Board {
   std::atomic<int> arrived;
   std::atomic<bool> failed;  // nobody need wait any more
   Offer offers[kMaxRanks];
+  std::atomic<uint32_t> inside[kMaxRanks];
+  std::atomic<uint32_t> left[kMaxRanks];
+
+  std::unique_ptr<Engine> EngineOf(int rank, int ranks) {
+    const auto words = [this](int r) {
+      return shm::GateWords{.inside = &inside[r], .left = &left[r]};
+    };
+    std::vector<shm::Gate::Peer> peers;
+    for (int peer = 0; peer < ranks; ++peer)
+      if (peer != rank) peers.push_back({peer, words(peer)});
+    return MakeShmEngine({.membership = {.rank = rank, .ranks = ranks},
+                          .reaches_unmapped = true,
+                          .gate = {words(rank), std::move(peers)}});
+  }
 
   void Barrier(int ranks) {
     const int mine = arrived.fetch_add(1);
@@ -60,13 +74,20 @@ struct Board {
 
 enum class Place { kOut, kIn };
 
+// Of the buffers: mapped by all, by nobody, or by nobody on odd ranks.
+enum class Memory { kShared, kHeap, kMixed };
+
 struct Case {
   Collective collective = Collective::kAllReduce;
   int64_t count = 0;
   Place place = Place::kOut;
   int ranks = 2;
   int root = 0;
+  Memory memory = Memory::kShared;
 
+  bool on_heap(int rank) const {
+    return memory == Memory::kHeap || (memory == Memory::kMixed && rank % 2);
+  }
   bool in_blocks() const {
     return collective == Collective::kReduceScatter ||
            collective == Collective::kScatter ||
@@ -79,8 +100,9 @@ struct Case {
   }
   std::string Name() const {
     return absl::StrCat(std::string(trnccl::Name(collective)), " of ", count,
-                        place == Place::kIn ? " in place" : "", ", ranks ",
-                        ranks, ", root ", root);
+                        place == Place::kIn ? " in place" : "",
+                        memory == Memory::kShared ? "" : " unmapped",
+                        ", ranks ", ranks, ", root ", root);
   }
 };
 
@@ -123,7 +145,7 @@ class Buffers {
     input_bytes_ = c.in_blocks() ? ranks * block : block;
     output_bytes_ = c.out_blocks() ? ranks * block : block;
     const size_t bytes = input_bytes_ + output_bytes_ + 3 * kCanaryBytes;
-    memory_ = *AllocateShared(bytes);
+    memory_ = c.on_heap(rank) ? new std::byte[bytes] : *AllocateShared(bytes);
     std::memset(memory_, static_cast<int>(kCanary), bytes);
     output_ = memory_ + kCanaryBytes;
     input_ = output_ + output_bytes_ + kCanaryBytes;
@@ -141,7 +163,13 @@ class Buffers {
       std::memcpy(input_ + i * sizeof(value), &value, sizeof(value));
     }
   }
-  ~Buffers() { EXPECT_TRUE(FreeShared(memory_).ok()); }
+  ~Buffers() {
+    if (case_.on_heap(rank_)) {
+      delete[] memory_;
+    } else {
+      EXPECT_TRUE(FreeShared(memory_).ok());
+    }
+  }
 
   std::byte* input() { return input_; }
   std::byte* output() { return output_; }
@@ -190,15 +218,14 @@ std::string RunCase(Engine& engine, const Case& c, int rank, Board& board) {
                            .root = c.root,
                            .input = has_input ? buffers.input() : nullptr,
                            .output = has_output ? buffers.output() : nullptr,
-                           .fold = &fold};
+                           .fold = &fold,
+                           .unmapped_pays = true};
   if (!engine.Accepts(call)) return "not accepted";
   board.offers[rank] = engine.MakeOffer(call);
   board.Barrier(c.ranks);
-  for (int r = 0; r < c.ranks; ++r) {
-    if (!board.offers[r].made) return "an offer wasn't made";
-  }
   auto run = engine.Start(call, {board.offers, static_cast<size_t>(c.ranks)});
   if (!run.ok()) return run.status().ToString();
+  if (*run == nullptr) return "the offers didn't suffice";
   for (bool done = false; !done;) {
     auto advanced = (*run)->Advance();
     if (!advanced.ok()) return advanced.status().ToString();
@@ -221,8 +248,11 @@ std::vector<Case> Cases(int ranks) {
         if (collective == Collective::kAllToAll && place == Place::kIn) {
           continue;
         }
-        cases.push_back(
-            {collective, count, place, ranks, static_cast<int>(count) % ranks});
+        for (const Memory memory :
+             {Memory::kShared, Memory::kHeap, Memory::kMixed}) {
+          cases.push_back({collective, count, place, ranks,
+                           static_cast<int>(count) % ranks, memory});
+        }
       }
     }
   }
@@ -235,7 +265,7 @@ TEST(ShmEngine, IsRightWithThreads) {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([&, rank] {
-        auto engine = MakeShmEngine({.rank = rank, .ranks = ranks});
+        auto engine = board->EngineOf(rank, ranks);
         for (const Case& c : Cases(ranks)) {
           const std::string wrong = RunCase(*engine, c, rank, *board);
           if (!wrong.empty()) board->failed = true;
@@ -256,7 +286,7 @@ TEST(ShmEngine, IsRightWithProcesses) {
     for (int rank = 0; rank < ranks; ++rank) {
       children.push_back(fork());
       if (children.back() != 0) continue;
-      auto engine = MakeShmEngine({.rank = rank, .ranks = ranks});
+      auto engine = board->EngineOf(rank, ranks);
       for (const Case& c : Cases(ranks)) {
         const std::string wrong = RunCase(*engine, c, rank, *board);
         if (wrong.empty()) continue;
@@ -276,7 +306,7 @@ TEST(ShmEngine, IsRightWithProcesses) {
 }
 
 TEST(ShmEngine, MakesNoOfferForMemoryThatPeersCannotReach) {
-  auto engine = MakeShmEngine({.rank = 0, .ranks = 2});
+  auto engine = MakeShmEngine({.membership = {.rank = 0, .ranks = 2}});
   std::vector<std::byte> heap(4096);
   std::byte* shared = *AllocateShared(4096);
   EngineCall call = {.collective = Collective::kAllReduce,
@@ -302,8 +332,39 @@ TEST(ShmEngine, MakesNoOfferForMemoryThatPeersCannotReach) {
   EXPECT_TRUE(FreeShared(shared).ok());
 }
 
+TEST(ShmEngine, LeavesItToMessagesUnlessAllRanksReachUnmappedMemory) {
+  std::vector<std::byte> heap(4096);
+  const EngineCall call = {.collective = Collective::kAllReduce,
+                           .element_bytes = 4,
+                           .count = 1024,
+                           .input = heap.data(),
+                           .output = heap.data(),
+                           .unmapped_pays = true};
+  std::byte* shared = *AllocateShared(4096);
+  EngineCall mapped = call;
+  mapped.input = mapped.output = shared;
+  auto free = MakeShmEngine(
+      {.membership = {.rank = 0, .ranks = 2}, .reaches_unmapped = true});
+  auto bound = MakeShmEngine({.membership = {.rank = 1, .ranks = 2}});
+  EXPECT_FALSE(bound->MakeOffer(call).made);
+  const std::vector<Offer> offers = {free->MakeOffer(call),
+                                     bound->MakeOffer(mapped)};
+  ASSERT_TRUE(offers[0].made && offers[1].made);
+  auto run = free->Start(call, offers);
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(*run, nullptr);
+  run = bound->Start(mapped, offers);
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(*run, nullptr);
+  // Nor where it wouldn't pay.
+  EngineCall small = call;
+  small.unmapped_pays = false;
+  EXPECT_FALSE(free->MakeOffer(small).made);
+  EXPECT_TRUE(FreeShared(shared).ok());
+}
+
 TEST(ShmEngine, AcceptsWhatAllRanksKnowAlike) {
-  auto engine = MakeShmEngine({.rank = 0, .ranks = 2});
+  auto engine = MakeShmEngine({.membership = {.rank = 0, .ranks = 2}});
   EngineCall call = {.element_bytes = 4, .count = 1};
   EXPECT_TRUE(engine->Accepts(call));
   call.count = 0;
@@ -313,12 +374,43 @@ TEST(ShmEngine, AcceptsWhatAllRanksKnowAlike) {
   call.count = 1;
   call.collective = Collective::kBarrier;
   EXPECT_FALSE(engine->Accepts(call));
-  auto alone = MakeShmEngine({.rank = 0, .ranks = 1});
+  auto alone = MakeShmEngine({.membership = {.rank = 0, .ranks = 1}});
   EXPECT_FALSE(alone->Accepts({.element_bytes = 4, .count = 1}));
 }
 
+// A rank that gave up its call may have freed its buffers by now.
+TEST(ShmEngine, TouchesNothingOfARankThatLeft) {
+  Board board{};
+  auto early = board.EngineOf(0, 2);
+  auto late = board.EngineOf(1, 2);
+  std::vector<int32_t> first(1024, 1);
+  std::vector<int32_t> second(1024, 2);
+  const SumOfInts fold;
+  EngineCall call = {.collective = Collective::kAllReduce,
+                     .element_bytes = 4,
+                     .count = 1024,
+                     .fold = &fold,
+                     .unmapped_pays = true};
+  const auto use = [&](std::vector<int32_t>& buffer) {
+    call.output = reinterpret_cast<std::byte*>(buffer.data());
+    call.input = call.output;
+  };
+  use(first);
+  const Offer of_early = early->MakeOffer(call);
+  ASSERT_TRUE(early->Leave().ok());
+  use(second);
+  const std::vector<Offer> offers = {of_early, late->MakeOffer(call)};
+  auto run = late->Start(call, offers);
+  ASSERT_TRUE(run.ok() && *run != nullptr);
+  auto advanced = (*run)->Advance();
+  ASSERT_FALSE(advanced.ok());
+  EXPECT_NE(advanced.status().ToString().find("rank 0 has given up the call"),
+            std::string::npos);
+  EXPECT_EQ(first, std::vector<int32_t>(1024, 1));
+}
+
 TEST(ShmEngine, RefusesAnOfferThatCannotBe) {
-  auto engine = MakeShmEngine({.rank = 0, .ranks = 2});
+  auto engine = MakeShmEngine({.membership = {.rank = 0, .ranks = 2}});
   std::byte* shared = *AllocateShared(4096);
   const EngineCall call = {.collective = Collective::kAllReduce,
                            .element_bytes = 4,

@@ -114,6 +114,10 @@ absl::Status ShmTransport::Connect(const ConnectOptions& options) {
     }
   }
   WireLinks(options);
+  traits_.peer_memory =
+      options_.peer_memory &&
+      std::all_of(peers_.begin(), peers_.end(),
+                  [](const Peer& peer) { return ReachesMemoryOf(peer); });
   return absl::OkStatus();
 }
 
@@ -168,6 +172,17 @@ void ShmTransport::WireLinks(const ConnectOptions& options) {
       receiving.next = first;
     }
   }
+}
+
+Gate ShmTransport::MakeGate() const {
+  const auto words = [](const Control& control) {
+    Header& header = control.header();
+    return GateWords{.inside = &header.inside, .left = &header.left};
+  };
+  std::vector<Gate::Peer> peers;
+  for (const Peer& peer : peers_)
+    peers.push_back({peer.rank, words(peer.control)});
+  return Gate(words(own_), std::move(peers));
 }
 
 absl::StatusOr<std::unique_ptr<Region>> ShmTransport::Register(

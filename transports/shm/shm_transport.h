@@ -24,6 +24,7 @@
 #include "transports/shm/address.h"
 #include "transports/shm/arena.h"
 #include "transports/shm/control.h"
+#include "transports/shm/gate.h"
 #include "transports/shm/mapping_table.h"
 #include "transports/shm/peers.h"
 #include "transports/shm/shm.h"
@@ -51,6 +52,8 @@ class ShmTransport final : public Transport {
 
   // This rank's own memory.
   const Control& control() const { return own_; }
+  // Over all ranks of the communicator that it's connected to.
+  Gate MakeGate() const;
 
  private:
   static constexpr uint32_t kNoSlice = UINT32_MAX;

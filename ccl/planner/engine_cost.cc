@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/planner/engine_cost.h"
+
+#include <algorithm>
+
+namespace trnccl {
+namespace {
+
+// In blocks: what a rank moves to and from others, and what it reads to fold
+// or copies in its own memory.
+struct Moved {
+  double between = 0;
+  double copied = 0;
+  double folded = 0;
+};
+
+Moved MovedBy(Collective collective, double ranks) {
+  const double others = ranks - 1;
+  switch (collective) {
+    case Collective::kAllReduce:
+      return {.between = 2 * others / ranks, .folded = 1};
+    case Collective::kReduce:
+      return {.between = 1, .folded = 1};
+    case Collective::kReduceScatter:
+      return {.between = others, .folded = ranks};
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
+      return {.between = others, .copied = 1};
+    default:
+      return {.between = 1};
+  }
+}
+
+}  // namespace
+
+double EngineExchangeSeconds(const LinkModel& model) {
+  return std::max(1.0, model.ranks_per_core) *
+         (model.same_node.latency_s + model.same_node.message_s + model.step_s);
+}
+
+double CopyingEngineSeconds(const EngineWork& work, const LinkModel& model) {
+  const auto bytes = static_cast<double>(work.block_bytes);
+  const Moved moved = MovedBy(work.collective, work.ranks);
+  const double seconds =
+      moved.between * bytes * model.peer_copy.seconds_per_byte +
+      static_cast<double>(work.ranks) * model.peer_copy.call_s +
+      moved.copied * bytes * model.copy_seconds_per_byte +
+      moved.folded * bytes * model.fold_seconds_per_byte;
+  return 2 * EngineExchangeSeconds(model) +
+         std::max(1.0, model.ranks_per_core) * seconds;
+}
+
+}  // namespace trnccl

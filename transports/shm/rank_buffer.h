@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// A buffer of some rank as the engine meets it: memory that this process has
+// mapped, or memory of another process that only the kernel reaches. And what
+// a rank offers of a buffer, so that peers can reach it.
+//
+// Thread rule: thread-compatible.
+//
+//   OfferedBuffer offer = OfferBuffer({input, bytes}, Unmapped::kOffered);
+//   ... a peer: ASSIGN_OR_RETURN(RankBuffer buffer, cache.Find(offer, bytes));
+//   RETURN_IF_ERROR((buffer + 64).Read(target));
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transports/shared_memory.h"
+#include "transports/shm/mapping_table.h"
+#include "transports/shm/process_memory.h"
+
+namespace trnccl::shm {
+
+class RankBuffer {
+ public:
+  RankBuffer() = default;
+  explicit RankBuffer(std::byte* mapped) : mapped_(mapped) {}
+  explicit RankBuffer(const ProcessPointer& remote) : remote_(remote) {}
+
+  // Null: only Read() and Write() reach it.
+  std::byte* mapped() const { return mapped_; }
+  RankBuffer operator+(size_t bytes) const;
+  bool operator==(const RankBuffer&) const = default;
+
+  absl::Status Read(std::span<std::byte> target) const;
+  absl::Status Write(std::span<const std::byte> source) const;
+
+ private:
+  std::byte* mapped_ = nullptr;
+  ProcessPointer remote_;
+};
+
+// May travel as bytes.
+struct OfferedBuffer {
+  enum Kind : uint8_t { kNone, kShared, kProcess };
+
+  SharedPiece piece;  // kProcess: its pid, and the address as the offset
+  Kind kind = kNone;
+};
+
+// What to do with memory that peers can't map.
+enum class Unmapped : uint8_t { kRefused, kOffered };
+
+// Nothing where the buffer is refused.
+std::optional<OfferedBuffer> OfferBuffer(std::span<const std::byte> buffer,
+                                         Unmapped unmapped);
+
+// Finds what a peer offers; mostly it's what it offered in the call before.
+class RankBufferCache {
+ public:
+  // An error if the offer doesn't hold `bytes`.
+  absl::StatusOr<RankBuffer> Find(const OfferedBuffer& offer, size_t bytes,
+                                  MappingTable& mappings);
+
+ private:
+  SharedReference reference_;
+  SharedMapping mapping_;
+};
+
+}  // namespace trnccl::shm
