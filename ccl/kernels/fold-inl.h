@@ -112,6 +112,12 @@ class Loop {
     auto* copy = static_cast<uint8_t*>(call_.results[kResults - 1]);
     const bool finish = call_.finish;
     size_t offset = 0;
+    if constexpr (Op::kNative) {
+      offset = end - end % kNativeSumUnit;
+      NativeSum(op_.type,
+                {first, second, result, kResults == 2 ? copy : nullptr},
+                offset);
+    }
     for (; end - offset >= Lanes::kBytes; offset += Lanes::kBytes) {
       Acc acc = Lanes::Load(first + offset);
       Combine(acc, Lanes::Load(second + offset));
@@ -278,6 +284,17 @@ FoldFunction ChooseFloat(ReduceOp op) {
   }
 }
 
+// Only the best instruction set gives way to native sums: tests reach the
+// others as they are.
+template <class Lanes>
+FoldFunction ChooseHalf(DataType type, ReduceOp op) {
+  if constexpr (HWY_TARGET == HWY_AVX3) {
+    if (op == ReduceOp::kSum && HasNativeSum(type))
+      return FoldWith<Lanes, SumWithNative>;
+  }
+  return ChooseFloat<Lanes>(op);
+}
+
 template <class T>
 FoldFunction ChooseComplex(ReduceOp op) {
   switch (op) {
@@ -312,9 +329,9 @@ FoldFunction ChooseFold(DataType type, ReduceOp op) {
     case DataType::kUint64:
       return ChooseInteger<uint64_t>(op);
     case DataType::kFloat16:
-      return ChooseFloat<Float16Lanes>(op);
+      return ChooseHalf<Float16Lanes>(type, op);
     case DataType::kBFloat16:
-      return ChooseFloat<BFloat16Lanes>(op);
+      return ChooseHalf<BFloat16Lanes>(type, op);
     case DataType::kFloat32:
       return ChooseFloat<DirectLanes<float>>(op);
     case DataType::kFloat64:
