@@ -81,7 +81,7 @@ class Loop {
     const size_t end = call_.count * Lanes::kElementBytes;
     size_t offset = 0;
     if (IsPlainPair())
-      offset = FoldPair(end);
+      offset = call_.results.size() == 1 ? FoldPair<1>(end) : FoldPair<2>(end);
     else
       for (; end - offset >= Lanes::kBytes; offset += Lanes::kBytes)
         FoldUnit(offset, Whole());
@@ -94,25 +94,38 @@ class Loop {
   static constexpr bool kNarrow = !std::is_void_v<Wide>;
   static constexpr size_t kWideRatio = sizeof(float) / Lanes::kElementBytes;
 
-  // Two operands and one result, nothing but folding: what rings do all day.
+  // Two operands as they are, which is what rings and pairs of ranks fold all
+  // day.
   HWY_INLINE bool IsPlainPair() const {
-    if (Op::kPrepares || Op::kFinishes) return false;
-    if (call_.operands.size() != 2 || call_.results.size() != 1) return false;
+    if (Op::kPrepares || call_.operands.size() != 2) return false;
     return !kNarrow || !(call_.operands[0].wide || call_.operands[1].wide ||
                          call_.wide_result);
   }
 
   // Folds a plain pair's whole units and says how far it came. FoldUnit() would
   // do the same, in several times the instructions.
+  template <size_t kResults>
   HWY_INLINE size_t FoldPair(size_t end) const {
     const auto* first = static_cast<const uint8_t*>(call_.operands[0].data);
     const auto* second = static_cast<const uint8_t*>(call_.operands[1].data);
     auto* result = static_cast<uint8_t*>(call_.results[0]);
+    auto* copy = static_cast<uint8_t*>(call_.results[kResults - 1]);
+    const bool finish = call_.finish;
     size_t offset = 0;
+    if constexpr (Op::kNative) {
+      offset = end - end % kNativeSumUnit;
+      NativeSum(op_.type,
+                {first, second, result, kResults == 2 ? copy : nullptr},
+                offset);
+    }
     for (; end - offset >= Lanes::kBytes; offset += Lanes::kBytes) {
       Acc acc = Lanes::Load(first + offset);
       Combine(acc, Lanes::Load(second + offset));
+      if constexpr (Op::kFinishes) {
+        if (finish) op_.Finish(acc);
+      }
       Lanes::Store(acc, result + offset);
+      if constexpr (kResults == 2) Lanes::Store(acc, copy + offset);
     }
     return offset;
   }
@@ -271,6 +284,17 @@ FoldFunction ChooseFloat(ReduceOp op) {
   }
 }
 
+// Only the best instruction set gives way to native sums: tests reach the
+// others as they are.
+template <class Lanes>
+FoldFunction ChooseHalf(DataType type, ReduceOp op) {
+  if constexpr (HWY_TARGET == HWY_AVX3) {
+    if (op == ReduceOp::kSum && HasNativeSum(type))
+      return FoldWith<Lanes, SumWithNative>;
+  }
+  return ChooseFloat<Lanes>(op);
+}
+
 template <class T>
 FoldFunction ChooseComplex(ReduceOp op) {
   switch (op) {
@@ -305,9 +329,9 @@ FoldFunction ChooseFold(DataType type, ReduceOp op) {
     case DataType::kUint64:
       return ChooseInteger<uint64_t>(op);
     case DataType::kFloat16:
-      return ChooseFloat<Float16Lanes>(op);
+      return ChooseHalf<Float16Lanes>(type, op);
     case DataType::kBFloat16:
-      return ChooseFloat<BFloat16Lanes>(op);
+      return ChooseHalf<BFloat16Lanes>(type, op);
     case DataType::kFloat32:
       return ChooseFloat<DirectLanes<float>>(op);
     case DataType::kFloat64:

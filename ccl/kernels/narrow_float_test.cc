@@ -98,6 +98,20 @@ TEST(NarrowFloat, EveryPairOfFp8FoldsByTheRule) {
           {{left.data()}, {right.data(), true}}, left.size(), type);
 }
 
+TEST(NarrowFloat, PairsOf16BitsSumByTheRule) {
+  // Every code with partners that share all of its exponent, some or none.
+  std::vector<uint16_t> left;
+  std::vector<uint16_t> right;
+  for (uint32_t round = 0; round < 64; ++round)
+    for (uint32_t code = 0; code < 0x10000; ++code) {
+      left.push_back(static_cast<uint16_t>(code));
+      right.push_back(static_cast<uint16_t>(code ^ round * 0x421));
+    }
+  for (const DataType type : {DataType::kFloat16, DataType::kBFloat16})
+    ExpectTheRule({.type = type}, {{left.data()}, {right.data()}}, left.size(),
+                  type);
+}
+
 TEST(NarrowFloat, OverflowSaturatesE4M3AndIsInfiniteInE5M2) {
   const float values[] = {448, 464, 465, 1e30f, -1e30f, 61439, 61440};
   const FoldOperand operands[] = {{values, true, true}};

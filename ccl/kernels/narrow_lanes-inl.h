@@ -110,22 +110,37 @@ struct SmallFloatLanes {
   }
 };
 
-// float16 by the processor's own conversions. A template, so that it's compiled
-// only where they exist.
+// float16 by the processor's own conversions, two registers at a time: a unit
+// of half a cache line would make two results take turns at each line. A
+// template, so that it's compiled only where the conversions exist.
 template <class Half>
 struct HardwareHalfLanes {
-  using Acc = Pack<float, 1>;
-  using Wide = DirectLanes<float>;
+  using Acc = Pack<float, 2>;
   static constexpr size_t kElementBytes = 2;
-  static constexpr size_t kBytes = hn::MaxLanes(Tag<float>()) * kElementBytes;
+  static constexpr size_t kBytes = hn::MaxLanes(Tag<Half>()) * kElementBytes;
+
+  struct Wide {
+    static constexpr size_t kBytes = 2 * HardwareHalfLanes::kBytes;
+    static HWY_INLINE Acc Load(const uint8_t* bytes) {
+      const Tag<float> d;
+      return Acc(LoadAt(d, bytes), LoadAt(d, bytes + kBytes / 2));
+    }
+    static HWY_INLINE void Store(const Acc& acc, uint8_t* bytes) {
+      const Tag<float> d;
+      StoreAt(acc.vectors[0], d, bytes);
+      StoreAt(acc.vectors[1], d, bytes + kBytes / 2);
+    }
+  };
 
   static HWY_INLINE Acc Load(const uint8_t* bytes) {
-    const hn::Rebind<Half, Tag<float>> narrow;
-    return Acc(hn::PromoteTo(Tag<float>(), LoadAt(narrow, bytes)));
+    const hn::Rebind<Half, Tag<float>> half;
+    return Acc(hn::PromoteTo(Tag<float>(), LoadAt(half, bytes)),
+               hn::PromoteTo(Tag<float>(), LoadAt(half, bytes + kBytes / 2)));
   }
   static HWY_INLINE void Store(const Acc& acc, uint8_t* bytes) {
-    const hn::Rebind<Half, Tag<float>> narrow;
-    StoreAt(hn::DemoteTo(narrow, acc.vectors[0]), narrow, bytes);
+    const hn::Rebind<Half, Tag<float>> half;
+    StoreAt(hn::DemoteTo(half, acc.vectors[0]), half, bytes);
+    StoreAt(hn::DemoteTo(half, acc.vectors[1]), half, bytes + kBytes / 2);
   }
 };
 

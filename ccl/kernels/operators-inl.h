@@ -8,6 +8,7 @@
 // only fold-inl.h includes this.
 #include "ccl/kernels/fold.h"
 #include "ccl/kernels/narrow_lanes-inl.h"
+#include "ccl/kernels/native_sum.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trnccl {
@@ -20,6 +21,7 @@ struct Operator {
   using V = Vector<T>;
   static constexpr bool kPrepares = false;
   static constexpr bool kFinishes = false;
+  static constexpr bool kNative = false;
 };
 
 // Integers wrap in all that follows. Unsigned lanes serve both signs.
@@ -28,6 +30,14 @@ struct Sum : Operator<T> {
   using V = Vector<T>;
   explicit HWY_INLINE Sum(const FoldSpec&) {}
   HWY_INLINE V Fold(V a, V b) const { return hn::Add(a, b); }
+};
+
+// The sum of a narrow float that has a native one, for plain pairs.
+struct SumWithNative : Sum<float> {
+  static constexpr bool kNative = true;
+  explicit HWY_INLINE SumWithNative(const FoldSpec& spec)
+      : Sum<float>(spec), type(spec.type) {}
+  DataType type;
 };
 
 template <class Byte>
