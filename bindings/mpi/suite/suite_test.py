@@ -89,7 +89,7 @@ class Plan(unittest.TestCase):
             "-b 8 -e 64 -f 4 -R 1 --fresh 1 --compare mpi".split())
         key = Key("all_reduce", 2, type="half")
         self.assertEqual(Run(key, Sizes(8, 8), 1).flags(),
-                         "-b 8 -e 8 -d half".split())
+                         "-b 8 -e 8 -d half -c 0".split())
 
 
 class Measured(unittest.TestCase):
