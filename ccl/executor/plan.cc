@@ -151,6 +151,20 @@ void ResolveStep(const StepView& step, const CallLayout& layout,
   range.pieces = static_cast<uint32_t>(table->pieces.size()) - range.first;
 }
 
+// The slices of all ranks must be cut alike, so the longest message of any rank
+// counts. Trees and nodes give ranks different ones; elsewhere one rank's
+// program tells.
+int64_t MostChunksOfAll(const Algorithm& algorithm, const Shape& shape,
+                        const Program& own) {
+  int64_t most = std::max<int64_t>(1, MostChunksPerMessage(own));
+  if (!SpecOf(algorithm.collective).rooted && shape.grid == nullptr)
+    return most;
+  Shape other = shape;
+  for (other.rank = 0; other.rank < shape.ranks; ++other.rank)
+    most = std::max(most, MostChunksPerMessage(algorithm.build(other)));
+  return most;
+}
+
 }  // namespace
 
 CompiledProgram Compile(const Algorithm& algorithm, const Shape& shape,
@@ -164,7 +178,7 @@ CompiledProgram Compile(const Algorithm& algorithm, const Shape& shape,
     program.lane_end.push_back(static_cast<uint32_t>(program.steps.size()));
   }
   program.most_chunks_per_message =
-      std::max<int64_t>(1, MostChunksPerMessage(program.source));
+      MostChunksOfAll(algorithm, shape, program.source);
   return program;
 }
 

@@ -107,7 +107,8 @@ absl::StatusOr<AlgorithmFilter> AlgorithmFilter::Parse(std::string_view text) {
       const bool named = entry.names.contains(std::string(row.name));
       if (Concerns(entry, row) && named == entry.forbids)
         filter.forbidden_.push_back(&row);
-      if (named && !entry.forbids) filter.named_.push_back(&row);
+      if (Concerns(entry, row) && named && !entry.forbids)
+        filter.named_.push_back(&row);
     }
   }
   for (const Collective collective : AllCollectives()) {
