@@ -4,6 +4,7 @@
 // The collectives and point-to-point calls of the C interface: each turns its
 // arguments into a call and issues it.
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -81,10 +82,40 @@ trncclResult_t IssueReduction(trncclComm* comm, CollectiveCall call,
   return trnccl::IssueCollective(comm, call, request);
 }
 
-trncclResult_t IssueRooted(trncclComm* comm, CollectiveCall call, int root,
-                           trncclRequest_t* request) {
-  call.root = root;
-  return trnccl::IssueCollective(comm, call, request);
+// A call whose blocks are all alike.
+struct EvenCall {
+  Collective collective;
+  const void* send;
+  void* recv;
+  size_t count;
+  trncclDataType_t type;
+  trncclRedOp_t op = trncclSum;
+  int root = 0;
+};
+
+trncclResult_t IssueAnew(const EvenCall& even, trncclComm* comm,
+                         trncclRequest_t* request) {
+  CollectiveCall call =
+      Call(even.collective, even.send, even.recv, even.count, even.type);
+  call.root = even.root;
+  return IssueReduction(comm, call, even.op, request);
+}
+
+[[gnu::always_inline]] inline trncclResult_t IssueEven(
+    const EvenCall& even, trncclComm* comm, trncclRequest_t* request) {
+  const bool has_plain_op =
+      even.op >= 0 && even.op < trnccl::kReduceOps &&
+      even.op != static_cast<int>(trnccl::ReduceOp::kPremulSum);
+  if (request == nullptr && has_plain_op) {
+    const trnccl::CallShape shape{even.collective, trnccl::TypeOf(even.type),
+                                  static_cast<trnccl::ReduceOp>(even.op),
+                                  even.root};
+    const std::optional<trncclResult_t> result =
+        trnccl::RunShort(comm, {.what = shape.Word(), .count = even.count},
+                         {Bytes(even.send), Bytes(even.recv)});
+    if (result.has_value()) return *result;
+  }
+  return IssueAnew(even, comm, request);
 }
 
 // Of a usable communicator, else 0.
@@ -112,31 +143,34 @@ extern "C" {
 trncclResult_t trncclAllReduce(const void* send, void* recv, size_t count,
                                trncclDataType_t type, trncclRedOp_t op,
                                trncclComm_t comm, trncclRequest_t* request) {
-  return IssueReduction(
-      comm, Call(Collective::kAllReduce, send, recv, count, type), op, request);
+  return IssueEven({Collective::kAllReduce, send, recv, count, type, op}, comm,
+                   request);
 }
 
 trncclResult_t trncclBroadcast(const void* send, void* recv, size_t count,
                                trncclDataType_t type, int root,
                                trncclComm_t comm, trncclRequest_t* request) {
-  return IssueRooted(comm,
-                     Call(Collective::kBroadcast, send, recv, count, type),
-                     root, request);
+  return IssueEven({.collective = Collective::kBroadcast,
+                    .send = send,
+                    .recv = recv,
+                    .count = count,
+                    .type = type,
+                    .root = root},
+                   comm, request);
 }
 
 trncclResult_t trncclReduce(const void* send, void* recv, size_t count,
                             trncclDataType_t type, trncclRedOp_t op, int root,
                             trncclComm_t comm, trncclRequest_t* request) {
-  CollectiveCall call = Call(Collective::kReduce, send, recv, count, type);
-  call.root = root;
-  return IssueReduction(comm, call, op, request);
+  return IssueEven({Collective::kReduce, send, recv, count, type, op, root},
+                   comm, request);
 }
 
 trncclResult_t trncclAllGather(const void* send, void* recv, size_t sendcount,
                                trncclDataType_t type, trncclComm_t comm,
                                trncclRequest_t* request) {
-  return trnccl::IssueCollective(
-      comm, Call(Collective::kAllGather, send, recv, sendcount, type), request);
+  return IssueEven({Collective::kAllGather, send, recv, sendcount, type}, comm,
+                   request);
 }
 
 trncclResult_t trncclAllGatherV(const void* send, void* recv,
@@ -162,8 +196,8 @@ trncclResult_t trncclReduceScatter(const void* send, void* recv,
                                    size_t recvcount, trncclDataType_t type,
                                    trncclRedOp_t op, trncclComm_t comm,
                                    trncclRequest_t* request) {
-  return IssueReduction(
-      comm, Call(Collective::kReduceScatter, send, recv, recvcount, type), op,
+  return IssueEven(
+      {Collective::kReduceScatter, send, recv, recvcount, type, op}, comm,
       request);
 }
 
@@ -188,8 +222,8 @@ trncclResult_t trncclReduceScatterV(const void* send, void* recv,
 trncclResult_t trncclAllToAll(const void* send, void* recv, size_t count,
                               trncclDataType_t type, trncclComm_t comm,
                               trncclRequest_t* request) {
-  return trnccl::IssueCollective(
-      comm, Call(Collective::kAllToAll, send, recv, count, type), request);
+  return IssueEven({Collective::kAllToAll, send, recv, count, type}, comm,
+                   request);
 }
 
 trncclResult_t trncclAllToAllV(const void* send, const size_t* sendcounts,
@@ -211,24 +245,30 @@ trncclResult_t trncclAllToAllV(const void* send, const size_t* sendcounts,
 trncclResult_t trncclGather(const void* send, void* recv, size_t sendcount,
                             trncclDataType_t type, int root, trncclComm_t comm,
                             trncclRequest_t* request) {
-  return IssueRooted(comm,
-                     Call(Collective::kGather, send, recv, sendcount, type),
-                     root, request);
+  return IssueEven({.collective = Collective::kGather,
+                    .send = send,
+                    .recv = recv,
+                    .count = sendcount,
+                    .type = type,
+                    .root = root},
+                   comm, request);
 }
 
 trncclResult_t trncclScatter(const void* send, void* recv, size_t recvcount,
                              trncclDataType_t type, int root, trncclComm_t comm,
                              trncclRequest_t* request) {
-  return IssueRooted(comm,
-                     Call(Collective::kScatter, send, recv, recvcount, type),
-                     root, request);
+  return IssueEven({.collective = Collective::kScatter,
+                    .send = send,
+                    .recv = recv,
+                    .count = recvcount,
+                    .type = type,
+                    .root = root},
+                   comm, request);
 }
 
 trncclResult_t trncclBarrier(trncclComm_t comm, trncclRequest_t* request) {
-  return trnccl::IssueCollective(
-      comm,
-      {.collective = Collective::kBarrier, .type = trnccl::DataType::kInt8},
-      request);
+  return IssueEven({Collective::kBarrier, nullptr, nullptr, 0, trncclInt8},
+                   comm, request);
 }
 
 trncclResult_t trncclSend(const void* send, size_t count, trncclDataType_t type,

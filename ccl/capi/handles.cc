@@ -60,12 +60,6 @@ trncclResult_t Returned(const absl::Status& status) {
 
 const std::string& LastErrorText() { return ErrorText(); }
 
-DataType TypeOf(trncclDataType_t type) {
-  const auto number = static_cast<int64_t>(type);
-  return static_cast<DataType>(number >= 0 && number < kDataTypes ? number
-                                                                  : UINT8_MAX);
-}
-
 absl::Status CheckProcess(int process_mark) {
   if (process_mark == ProcessMark()) [[likely]]
     return absl::OkStatus();

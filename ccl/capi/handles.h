@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -66,7 +67,11 @@ const std::string& LastErrorText();
 trncclResult_t Refuse(const absl::Status& status);
 
 // The type, or one that every check refuses.
-DataType TypeOf(trncclDataType_t type);
+inline DataType TypeOf(trncclDataType_t type) {
+  const auto number = static_cast<int64_t>(type);
+  return static_cast<DataType>(number >= 0 && number < kDataTypes ? number
+                                                                  : UINT8_MAX);
+}
 
 // The communicator if calls may be made on it now, in this process: not during
 // init, not after a fork.
@@ -79,6 +84,26 @@ absl::Status BadCall(trncclComm* comm, std::string_view call,
 
 // FailedPrecondition in a child of the process that made the handle.
 absl::Status CheckProcess(int process_mark);
+
+// How many groups the thread has open.
+extern constinit thread_local int group_depth;
+
+// Runs a blocking call at once if it's a small one as made before; nothing if
+// it must be issued.
+inline std::optional<trncclResult_t> RunShort(trncclComm* comm,
+                                              const ShortKey& key,
+                                              const CallBuffers& buffers) {
+  if (comm == nullptr || comm->process_mark != ProcessMark() || group_depth > 0)
+    return std::nullopt;
+  Communicator* communicator =
+      comm->communicator.load(std::memory_order_acquire);
+  if (communicator == nullptr) return std::nullopt;
+  absl::Status status;
+  if (!communicator->RunShort(key, buffers, &status)) return std::nullopt;
+  if (status.ok()) [[likely]]
+    return trncclSuccess;
+  return Returned(status);
+}
 
 // Checks a call, then runs it, starts it, or leaves it to the open group, as
 // request and thread say.

@@ -14,6 +14,10 @@
 #include "ccl/capi/handles.h"
 
 namespace trnccl {
+
+// Apart from the groups themselves, since every call asks.
+constinit thread_local int group_depth = 0;
+
 namespace {
 
 struct GroupedCall {
@@ -23,7 +27,6 @@ struct GroupedCall {
 };
 
 struct Group {
-  int depth = 0;
   absl::Status refused;  // the first refusal
   std::vector<GroupedCall> calls;
 };
@@ -32,6 +35,8 @@ Group& ThreadGroup() {
   thread_local Group group;
   return group;
 }
+
+bool InGroup() { return group_depth > 0; }
 
 Operation* OnHeap() {
   auto* operation = new Operation;
@@ -42,10 +47,9 @@ Operation* OnHeap() {
 // Hands a heap operation to the group or the communicator.
 trncclResult_t Start(Communicator* communicator, Operation* operation,
                      trncclRequest_t* request) {
-  Group& group = ThreadGroup();
-  if (group.depth > 0) {
+  if (InGroup()) {
     if (request != nullptr) *request = nullptr;
-    group.calls.push_back({communicator, operation, request});
+    ThreadGroup().calls.push_back({communicator, operation, request});
     return trncclSuccess;
   }
   const absl::Status status = communicator->Submit({&operation, 1});
@@ -56,8 +60,6 @@ trncclResult_t Start(Communicator* communicator, Operation* operation,
   *request = new trncclRequest{operation, communicator};
   return trncclSuccess;
 }
-
-bool InGroup() { return ThreadGroup().depth > 0; }
 
 // One submission for each communicator, in the calls' order. Calls that it
 // doesn't take are done with its error.
@@ -113,8 +115,7 @@ absl::Status EndGroup(Group* group) {
 }  // namespace
 
 trncclResult_t Refuse(const absl::Status& status) {
-  Group& group = ThreadGroup();
-  if (group.depth > 0 && group.refused.ok()) group.refused = status;
+  if (InGroup() && ThreadGroup().refused.ok()) ThreadGroup().refused = status;
   return Returned(status);
 }
 
@@ -166,18 +167,17 @@ trncclResult_t IssueTransfer(trncclComm* comm, const Transfer& transfer,
 extern "C" {
 
 trncclResult_t trncclGroupStart(void) {
-  ++trnccl::ThreadGroup().depth;
+  ++trnccl::group_depth;
   return trncclSuccess;
 }
 
 trncclResult_t trncclGroupEnd(void) {
-  trnccl::Group& group = trnccl::ThreadGroup();
-  if (group.depth == 0) {
+  if (trnccl::group_depth == 0) {
     return trnccl::Returned(absl::FailedPreconditionError(
         "trncclGroupEnd without trncclGroupStart in this thread"));
   }
-  if (--group.depth > 0) return trncclSuccess;
-  return trnccl::Returned(trnccl::EndGroup(&group));
+  if (--trnccl::group_depth > 0) return trncclSuccess;
+  return trnccl::Returned(trnccl::EndGroup(&trnccl::ThreadGroup()));
 }
 
 trncclResult_t trncclRequestTest(trncclRequest_t request, int* done) {

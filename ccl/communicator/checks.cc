@@ -183,15 +183,13 @@ BufferSizes SizesOf(const CollectiveCall& call, const Membership& me) {
           .value_or(0)};
 }
 
-bool CallChecker::IsLikeLast(const CollectiveCall& call) const {
-  if (ShapeOf(call) != last_ || call.input == nullptr || call.output == nullptr)
-    return false;
-  const auto input = reinterpret_cast<uintptr_t>(call.input);
-  const auto output = reinterpret_cast<uintptr_t>(call.output);
-  return input + bytes_.input_bytes <= output ||
-         output + bytes_.output_bytes <= input ||
-         (in_place_.has_value() &&
-          output == input + static_cast<uintptr_t>(*in_place_));
+BufferRule BufferRule::Of(const CollectiveCall& call, const Membership& me) {
+  BufferRule rule;
+  rule.bytes_ = SizesOf(call, me);
+  if (call.collective == Collective::kBarrier) return rule;
+  if (const auto output = InPlaceOutput(call, me); output.has_value())
+    rule.in_place_ = *output - call.input;
+  return rule;
 }
 
 absl::Status CallChecker::CheckAnew(const CollectiveCall& call) {
@@ -201,10 +199,7 @@ absl::Status CallChecker::CheckAnew(const CollectiveCall& call) {
       call.collective == Collective::kBarrier)
     return status;
   last_ = ShapeOf(call);
-  bytes_ = SizesOf(call, me_);
-  in_place_.reset();
-  if (const auto output = InPlaceOutput(call, me_); output.has_value())
-    in_place_ = *output - call.input;
+  rule_ = BufferRule::Of(call, me_);
   return status;
 }
 

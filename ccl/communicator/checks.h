@@ -32,6 +32,35 @@ struct BufferSizes {
 };
 BufferSizes SizesOf(const CollectiveCall& call, const Membership& me);
 
+struct CallBuffers {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
+
+// Which buffers a call of one shape may have, apart from its kind and counts.
+class BufferRule {
+ public:
+  // Of an even call that has passed the check.
+  static BufferRule Of(const CollectiveCall& call, const Membership& me);
+
+  // False may also mean that a closer look is needed.
+  bool Allows(const CallBuffers& buffers) const {
+    if ((buffers.input == nullptr && bytes_.input_bytes > 0) ||
+        (buffers.output == nullptr && bytes_.output_bytes > 0))
+      return false;
+    const auto input = reinterpret_cast<uintptr_t>(buffers.input);
+    const auto output = reinterpret_cast<uintptr_t>(buffers.output);
+    return input + bytes_.input_bytes <= output ||
+           output + bytes_.output_bytes <= input ||
+           (in_place_.has_value() &&
+            output == input + static_cast<uintptr_t>(*in_place_));
+  }
+
+ private:
+  BufferSizes bytes_;
+  std::optional<std::ptrdiff_t> in_place_;  // output - input, in bytes
+};
+
 // CheckCall() for one who makes the same call again and again: remembers what
 // it found of the last shape, and then looks at the buffers alone.
 class CallChecker {
@@ -39,7 +68,8 @@ class CallChecker {
   explicit CallChecker(const Membership& me) : me_(me) {}
 
   absl::Status Check(const CollectiveCall& call) {
-    if (IsLikeLast(call)) [[likely]]
+    if (ShapeOf(call) == last_ && rule_.Allows({call.input, call.output}))
+        [[likely]]
       return absl::OkStatus();
     return CheckAnew(call);
   }
@@ -58,13 +88,11 @@ class CallChecker {
     return {call.collective, call.type, call.op, call.root,
             call.output_counts.even_count};
   }
-  bool IsLikeLast(const CollectiveCall& call) const;
   absl::Status CheckAnew(const CollectiveCall& call);
 
   Membership me_;
   Shape last_;  // even, and passed
-  BufferSizes bytes_;
-  std::optional<std::ptrdiff_t> in_place_;  // output - input, in bytes
+  BufferRule rule_;
 };
 
 }  // namespace trnccl

@@ -90,7 +90,8 @@ Communicator::Communicator(Parts parts)
       executor_(
           {.ranks = parts_.membership.ranks, .rank = parts_.membership.rank}),
       last_algorithm_(&kNoAlgorithm),
-      next_sequence_(parts_.first_sequence) {
+      next_sequence_(parts_.first_sequence),
+      short_run_(parts_.membership.rank) {
   const Routes& routes = parts_.transports->routes();
   if (Engine* engine = parts_.transports->engine())
     engine_stage_.emplace(parts_.membership, routes, engine);

@@ -37,8 +37,10 @@
 #include "ccl/bootstrap/bootstrap.h"
 #include "ccl/communicator/checks.h"
 #include "ccl/communicator/operation.h"
+#include "ccl/communicator/short_calls.h"
 #include "ccl/executor/engine_stage.h"
 #include "ccl/executor/executor.h"
+#include "ccl/executor/short_program.h"
 #include "ccl/health/health.h"
 #include "ccl/planner/planner.h"
 #include "ccl/point_to_point/point_to_point.h"
@@ -84,6 +86,11 @@ class Communicator : public Drivable {
 
   // A blocking call: returns its status when it's complete.
   absl::Status Run(Operation* operation);
+
+  // Runs a blocking collective if one of its shape has run before and was
+  // small; false if not, and then nothing has happened.
+  bool RunShort(const ShortKey& key, const CallBuffers& buffers,
+                absl::Status* status);
 
   // Starts asynchronous calls, in this order, as one submission. Those on the
   // heap get a reference of the communicator's. None is started on an error.
@@ -154,6 +161,8 @@ class Communicator : public Drivable {
   // it leaves no arrival unseen.
   bool Advance();
   bool AdvanceCollective();
+  Advanced AdvanceRunner();
+  const absl::Status& RunnerStatus() const;
   bool AdvanceTransfers();
   void TakeSubmissions();
   void Enqueue(Operation* operation);
@@ -162,6 +171,17 @@ class Communicator : public Drivable {
   absl::Status StartProgram();
   void Complete(Operation* operation, absl::Status status);
   void ReapTransfers();
+
+  // What follows is in short.cc.
+
+  struct StartedCall {
+    uint32_t sequence = 0;
+    uint64_t record = 0;
+  };
+  absl::Status FinishShort(const ShortCall& call, const CallBuffers& buffers,
+                           const StartedCall& started);
+  // Makes the current collective's shape one for RunShort(), if it's small.
+  void LearnShort();
 
   // What follows is in failure.cc.
 
@@ -195,6 +215,7 @@ class Communicator : public Drivable {
   absl::Status ChooseFolder(const CollectiveCall& call);
   // The name is the table's own, which outlives all calls.
   void RecordStart(const std::string_view& algorithm);
+  static RecordedCall RecordedOf(const CollectiveCall& call);
   EngineCall EngineCallOf(const CollectiveCall& call) const;
   bool UsesEngine(const CollectiveCall& call) const;
 
@@ -243,7 +264,11 @@ class Communicator : public Drivable {
   uint32_t splits_ = 0;
   Operation* current_ = nullptr;  // the collective that runs
   const Plan* plan_ = nullptr;    // its
-  bool on_engine_ = false;
+  enum class Runner : uint8_t { kProgram, kEngine, kShort };
+  Runner runner_ = Runner::kProgram;
+  ShortCalls short_calls_;
+  ShortRun short_run_;
+  uint32_t calls_since_look_ = 0;    // RunShort() that didn't look around
   Operation* queue_head_ = nullptr;  // collectives to come
   Operation* queue_tail_ = nullptr;
   std::vector<Operation*> transfers_;  // unfinished

@@ -76,11 +76,17 @@ void Communicator::CheckDeadline(Operation* operation, int64_t now_ns) {
 std::string Communicator::DescribeWait(const Operation& operation) const {
   if (operation.kind == Operation::Kind::kTransfer)
     return point_to_point_->Describe(operation.transfer);
-  if (!on_engine_)
-    return absl::StrCat(DescribeCall(envelope_), " ", executor_.DescribeWait());
-  return absl::StrCat(DescribeCall(envelope_), " waits for rank ",
-                      absl::StrJoin(engine_stage_->WaitsFor(), ", "),
-                      " (on the engine)");
+  const std::string call = DescribeCall(envelope_);
+  if (runner_ == Runner::kProgram)
+    return absl::StrCat(call, " ", executor_.DescribeWait());
+  if (runner_ == Runner::kEngine)
+    return absl::StrCat(call, " waits for rank ",
+                        absl::StrJoin(engine_stage_->WaitsFor(), ", "),
+                        " (on the engine)");
+  return absl::StrCat(call, " waits for data of rank ",
+                      absl::StrJoin(short_run_.WaitsFor(), ", "),
+                      " (algorithm ", std::string(*last_algorithm_.load()),
+                      ")");
 }
 
 const Health::Notice* Communicator::Heard() {
@@ -180,7 +186,7 @@ void Communicator::Fail(const absl::Status& status) {
   }
   failed_.store(true);
   TellPeers(cause);
-  if (current_ != nullptr && on_engine_) {
+  if (current_ != nullptr && runner_ == Runner::kEngine) {
     const absl::Status left = engine_stage_->Leave();
     if (!left.ok()) {
       const std::optional<int> origin = OriginOf(cause);

@@ -74,20 +74,18 @@ bool Communicator::Advance() {
 
 bool Communicator::AdvanceCollective() {
   if (current_ == nullptr) return StartNext();
-  const Advanced advanced =
-      on_engine_ ? engine_stage_->Advance() : executor_.Advance();
-  switch (advanced) {
+  switch (AdvanceRunner()) {
     case Advanced::kNothing:
       return false;
     case Advanced::kSomething:
       return true;
     case Advanced::kFailed:
-      FailInCall(on_engine_ ? engine_stage_->status() : executor_.status());
+      FailInCall(RunnerStatus());
       return true;
     case Advanced::kDone:
       break;
   }
-  if (on_engine_ && engine_stage_->declined()) {
+  if (runner_ == Runner::kEngine && engine_stage_->declined()) {
     const absl::Status status = StartProgram();
     if (!status.ok()) Fail(status);
     return true;
@@ -95,6 +93,28 @@ bool Communicator::AdvanceCollective() {
   if (MayComplete())
     Complete(std::exchange(current_, nullptr), absl::OkStatus());
   return true;
+}
+
+Advanced Communicator::AdvanceRunner() {
+  switch (runner_) {
+    case Runner::kEngine:
+      return engine_stage_->Advance();
+    case Runner::kShort:
+      return short_run_.Advance();
+    default:
+      return executor_.Advance();
+  }
+}
+
+const absl::Status& Communicator::RunnerStatus() const {
+  switch (runner_) {
+    case Runner::kEngine:
+      return engine_stage_->status();
+    case Runner::kShort:
+      return short_run_.status();
+    default:
+      return executor_.status();
+  }
 }
 
 void Communicator::TakeSubmissions() {
@@ -128,13 +148,7 @@ void Communicator::Enqueue(Operation* operation) {
     ReapTransfers();
     return;
   }
-  const CollectiveCall& call = operation->call;
-  operation->record = recorder_->Schedule(
-      {.kind = KindOf(call.collective),
-       .type = call.type,
-       .op = call.op,
-       .count = static_cast<uint64_t>(call.output_counts.even_count),
-       .peer = SpecOf(call.collective).rooted ? call.root : -1});
+  operation->record = recorder_->Schedule(RecordedOf(operation->call));
   operation->next = nullptr;
   if (queue_tail_ == nullptr) {
     queue_head_ = operation;
@@ -143,6 +157,14 @@ void Communicator::Enqueue(Operation* operation) {
   }
   queue_tail_ = operation;
   if (current_ == nullptr) StartNext();
+}
+
+RecordedCall Communicator::RecordedOf(const CollectiveCall& call) {
+  return {.kind = KindOf(call.collective),
+          .type = call.type,
+          .op = call.op,
+          .count = static_cast<uint64_t>(call.output_counts.even_count),
+          .peer = SpecOf(call.collective).rooted ? call.root : -1};
 }
 
 bool Communicator::StartNext() {
@@ -166,7 +188,7 @@ absl::Status Communicator::StartCollective() {
   ASSIGN_OR_RETURN(plan_, planner_->PlanFor(call));
   if (!engine_stage_.has_value() || !UsesEngine(call)) return StartProgram();
   fold_adapter_.Reset(&folder_, ElementBytes(call.type));
-  on_engine_ = true;
+  runner_ = Runner::kEngine;
   RecordStart(kEngineName);
   engine_stage_->Start({.call = EngineCallOf(call), .envelope = envelope_});
   return absl::OkStatus();
@@ -215,7 +237,8 @@ bool Communicator::UsesEngine(const CollectiveCall& call) const {
 absl::Status Communicator::StartProgram() {
   const CollectiveCall& call = current_->call;
   const Spec& spec = SpecOf(call.collective);
-  on_engine_ = false;
+  runner_ = Runner::kProgram;
+  if (!current_->asynchronous) LearnShort();
   RecordStart(plan_->program->algorithm->name);
   Executor::Job job{.call = call,
                     .plan = plan_,

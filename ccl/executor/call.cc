@@ -37,11 +37,11 @@ uint64_t ComparedCount(const CollectiveCall& call) {
 
 Envelope FingerprintOf(const CollectiveCall& call, const CallTag& tag) {
   const bool reduces = SpecOf(call.collective).reduces;
-  const uint64_t what = static_cast<uint64_t>(call.collective) |
-                        static_cast<uint64_t>(call.type) << 8 |
-                        (reduces ? static_cast<uint64_t>(call.op) << 16 : 0) |
-                        static_cast<uint64_t>(call.root) << 32;
-  return {{static_cast<uint64_t>(tag.cookie) << 32 | tag.sequence, what,
+  const CallShape shape = {.collective = call.collective,
+                           .type = call.type,
+                           .op = reduces ? call.op : ReduceOp::kSum,
+                           .root = call.root};
+  return {{static_cast<uint64_t>(tag.cookie) << 32 | tag.sequence, shape.Word(),
            ComparedCount(call)}};
 }
 
@@ -93,6 +93,15 @@ absl::Status MismatchError(const RankCall& mine, const RankCall& theirs) {
       DescribeCallOfPair(theirs.envelope),
       "; all ranks must make the same calls, with arguments that fit, in the "
       "same order"));
+}
+
+absl::Status UnexpectedMessage(const RankCall& mine, const RankCall& theirs,
+                               const MessageSize& size) {
+  if (theirs.envelope != mine.envelope) return MismatchError(mine, theirs);
+  return absl::InternalError(absl::StrCat(
+      "rank ", mine.rank, ": ", DescribeCall(mine.envelope), ": message of ",
+      size.bytes, " bytes from rank ", theirs.rank, " where ",
+      size.expected_bytes, " were due; do all ranks run the same build?"));
 }
 
 }  // namespace trnccl

@@ -36,6 +36,20 @@ struct CollectiveCall {
   BlockCounts output_counts;  // likewise
 };
 
+// The second word of a call's fingerprint.
+struct CallShape {
+  Collective collective;
+  DataType type;
+  ReduceOp op;  // kSum where nothing is reduced
+  int root;
+
+  constexpr uint64_t Word() const {
+    return static_cast<uint64_t>(collective) |
+           static_cast<uint64_t>(type) << 8 | static_cast<uint64_t>(op) << 16 |
+           static_cast<uint64_t>(root) << 32;
+  }
+};
+
 struct CallTag {
   uint32_t cookie = 0;    // the communicator's
   uint32_t sequence = 0;  // of the communicator's collectives, wraps
@@ -57,5 +71,14 @@ struct RankCall {
 
 // The error of two ranks that made different calls; names both.
 absl::Status MismatchError(const RankCall& mine, const RankCall& theirs);
+
+struct MessageSize {
+  size_t bytes = 0;
+  size_t expected_bytes = 0;
+};
+// The error of a message that isn't what the schedule wants next: a mismatch,
+// or one of the wrong size.
+absl::Status UnexpectedMessage(const RankCall& mine, const RankCall& theirs,
+                               const MessageSize& size);
 
 }  // namespace trnccl

@@ -180,7 +180,10 @@ bool Executor::PeekOperands(const CompiledStep& step, int lane, int64_t count) {
     const size_t bytes = static_cast<size_t>(count) * WireBytes(operand);
     if (message->bytes != bytes ||
         message->envelope != EnvelopeFrom(operand.peer)) [[unlikely]] {
-      status_ = Unexpected(operand, *message, bytes);
+      status_ = UnexpectedMessage(
+          {.rank = shape_.rank, .envelope = EnvelopeFrom(operand.peer)},
+          {.rank = operand.peer, .envelope = message->envelope},
+          {.bytes = message->bytes, .expected_bytes = bytes});
       return false;
     }
     messages_[i] = message;
@@ -381,20 +384,6 @@ Envelope Executor::EnvelopeFrom(int peer) const {
   envelope.words[2] =
       static_cast<uint64_t>(job_.call.output_counts.counts[peer]);
   return envelope;
-}
-
-absl::Status Executor::Unexpected(const CompiledOperand& operand,
-                                  const Incoming& message,
-                                  size_t expected_bytes) const {
-  const Envelope mine = EnvelopeFrom(operand.peer);
-  if (message.envelope != mine) {
-    return MismatchError({.rank = shape_.rank, .envelope = mine},
-                         {.rank = operand.peer, .envelope = message.envelope});
-  }
-  return absl::InternalError(absl::StrCat(
-      "rank ", shape_.rank, ": ", DescribeCall(mine), ": message of ",
-      message.bytes, " bytes from rank ", operand.peer, " where ",
-      expected_bytes, " were due; do all ranks run the same build?"));
 }
 
 template <typename Visit>

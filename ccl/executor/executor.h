@@ -107,8 +107,6 @@ class Executor {
   std::byte* ScratchAt(const Slot& slot, int64_t index,
                        const Piece& piece) const;
   bool AllReleased();
-  absl::Status Unexpected(const CompiledOperand& operand,
-                          const Incoming& message, size_t expected_bytes) const;
   // The envelope of this call's messages: all-to-all-v counts by pair.
   Envelope EnvelopeTo(int peer) const;
   Envelope EnvelopeFrom(int peer) const;

@@ -155,7 +155,8 @@ Recorder::Recorder(Owner owner, uint32_t calls)
 
 // The field stores are releases, so that none becomes visible before the odd
 // stamp; the reader's loads are acquires for the same reason.
-uint64_t Recorder::Schedule(const RecordedCall& call) {
+inline uint64_t Recorder::Enter(const RecordedCall& call,
+                                const Beginning& beginning) {
   constexpr auto kRelease = std::memory_order_release;
   const uint64_t id = calls_.load(std::memory_order_relaxed);
   uint32_t sequence;
@@ -167,20 +168,37 @@ uint64_t Recorder::Schedule(const RecordedCall& call) {
   }
   Slot& slot = SlotOf(id);
   slot.stamp.store(2 * id + 1, std::memory_order_relaxed);
-  slot.created_ticks.store(ReadTicks(), kRelease);
-  slot.started_ticks.store(0, kRelease);
+  slot.created_ticks.store(beginning.created_ticks, kRelease);
+  slot.started_ticks.store(beginning.started_ticks, kRelease);
   slot.finished_ticks.store(0, kRelease);
   slot.count.store(call.count, kRelease);
-  slot.algorithm.store(nullptr, kRelease);
+  slot.algorithm.store(beginning.algorithm, kRelease);
   slot.peer.store(call.peer, kRelease);
   slot.tag.store(call.tag, kRelease);
   slot.sequence.store(sequence, kRelease);
   slot.kind.store(call.kind, kRelease);
   slot.type.store(call.type, kRelease);
   slot.op.store(call.op, kRelease);
-  slot.state.store(State::kScheduled, kRelease);
+  slot.state.store(beginning.state, kRelease);
   slot.stamp.store(2 * (id + 1), kRelease);
   calls_.store(id + 1, kRelease);
+  return id;
+}
+
+uint64_t Recorder::Schedule(const RecordedCall& call) {
+  return Enter(call, {.created_ticks = ReadTicks()});
+}
+
+uint64_t Recorder::Begin(const RecordedCall& call, const char* algorithm) {
+  const uint64_t now = ReadTicks();
+  const uint64_t id = Enter(call, {.state = State::kStarted,
+                                   .started_ticks = now,
+                                   .created_ticks = now,
+                                   .algorithm = algorithm});
+  if (!IsMessage(call.kind)) {
+    last_started_.store(last_scheduled_.load(std::memory_order_relaxed),
+                        std::memory_order_relaxed);
+  }
   return id;
 }
 

@@ -53,6 +53,8 @@ class Recorder {
   // Returns what names the call in the functions below. They ignore a call that
   // later ones have pushed out of the ring.
   uint64_t Schedule(const RecordedCall& call);
+  // Both at once.
+  uint64_t Begin(const RecordedCall& call, const char* algorithm);
   // `algorithm` must outlive the recorder; null if there's none.
   void Start(uint64_t call, const char* algorithm);
   void Complete(uint64_t call) { Finish(call, State::kCompleted); }
@@ -85,6 +87,15 @@ class Recorder {
   static_assert(sizeof(Slot) == 64);
 
   struct Entry;  // a plain copy of a slot
+
+  // How far a call is when it's entered.
+  struct Beginning {
+    State state = State::kScheduled;
+    uint64_t started_ticks = 0;
+    uint64_t created_ticks = 0;
+    const char* algorithm = nullptr;
+  };
+  uint64_t Enter(const RecordedCall& call, const Beginning& beginning);
 
   Slot& SlotOf(uint64_t call) const { return slots_[call & mask_]; }
   void Finish(uint64_t call, State state);

@@ -162,6 +162,7 @@ void ShmTransport::WireLinks(const ConnectOptions& options) {
       Sending& sending = sending_[mine];
       sending.ring = own_.ring(mine);
       sending.consumed = &peer.control.consumed(theirs);
+      sending.asleep = &peer.control.header().asleep;
       sending.peer = &peer;
       sending.next = sending.released = first;
       sending.slices.fill(kNoSlice);
@@ -206,25 +207,29 @@ void ShmTransport::Refresh(Sending& link) {
   }
 }
 
-bool ShmTransport::Full(Sending& link) {
-  if (link.next - link.released < kRingDepth) return false;
+inline bool ShmTransport::Full(Sending& link) {
+  if (link.next - link.released < kRingDepth) [[likely]]
+    return false;
   Refresh(link);
   return link.next - link.released >= kRingDepth;
 }
 
 std::byte* ShmTransport::Reserve(std::span<const LinkId> links, size_t bytes) {
+  if (links.size() == 1 && bytes <= kInlineBytes) [[likely]] {
+    Sending& link = sending_[links[0].index];
+    if (Full(link)) return nullptr;
+    reserved_.bytes = bytes;
+    reserved_.kind = MessageKind::kInline;
+    return link.ring[link.next % kRingDepth].payload.data();
+  }
   TRNCCL_CHECK(bytes <= traits_.slice_bytes);
   for (const LinkId link : links) {
     if (Full(sending_[link.index])) return nullptr;
   }
   if (bytes > kInlineBytes) return ReserveInArena(links, bytes);
-  reserved_ = {.bytes = bytes, .kind = MessageKind::kInline};
-  if (links.size() > 1) {
-    reserved_.staged = staging_.data();
-    return staging_.data();
-  }
-  const Sending& link = sending_[links[0].index];
-  return link.ring[link.next % kRingDepth].payload.data();
+  reserved_.bytes = bytes;
+  reserved_.kind = MessageKind::kInline;
+  return staging_.data();
 }
 
 std::byte* ShmTransport::ReserveInArena(std::span<const LinkId> links,
@@ -256,8 +261,21 @@ std::byte* ShmTransport::ReserveInArena(std::span<const LinkId> links,
   return own_.arena() + piece->offset;
 }
 
-void ShmTransport::Publish(Sending& link, const Envelope& envelope,
-                           MessageWord word) {
+inline void ShmTransport::Wake(const Sending& link) {
+  if (!rings_peers_) return;
+  // Between our word in the queue and the look at the peer's flag: see
+  // sleep_barrier.h.
+  if (fences_) [[unlikely]] {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  if (link.asleep->load(std::memory_order_relaxed) != 0) [[unlikely]]
+    Ring(*link.peer);
+}
+
+inline void ShmTransport::Publish(Sending& link, const Envelope& envelope,
+                                  MessageWord word) {
   Descriptor& descriptor = link.ring[link.next % kRingDepth];
   descriptor.envelope = envelope;
   descriptor.head.store(uint64_t{word.Pack()} << 32 | link.next,
@@ -267,38 +285,54 @@ void ShmTransport::Publish(Sending& link, const Envelope& envelope,
 
 bool ShmTransport::Send(std::span<const LinkId> links,
                         const Outgoing& message) {
-  if (message.region != nullptr) {
-    const auto& region = static_cast<const ShmRegion&>(*message.region);
-    TRNCCL_CHECK(message.offset <= region.bytes() &&
-                 message.bytes <= region.bytes() - message.offset);
-    if (region.by_reference() && message.bytes > kInlineBytes) {
-      return SendReference(links, message, region.piece());
-    }
-    std::byte* slice = Reserve(links, message.bytes);
-    if (slice == nullptr) return false;
-    std::memcpy(slice, region.base() + message.offset, message.bytes);
-  }
+  if (message.region != nullptr) return SendRegion(links, message);
   TRNCCL_CHECK(message.bytes <= reserved_.bytes);
   const MessageWord word = {.kind = reserved_.kind,
                             .bytes = static_cast<uint32_t>(message.bytes)};
-  if (word.kind == MessageKind::kArena) {
-    arena_.Hold(
-        reserved_.piece,
-        {.bytes = message.bytes, .links = static_cast<uint32_t>(links.size())});
+  if (links.size() == 1 && word.kind == MessageKind::kInline) [[likely]] {
+    Sending& link = sending_[links[0].index];
+    Publish(link, message.envelope, word);
+    Wake(link);
+    return true;
   }
+  if (word.kind == MessageKind::kArena) {
+    SendInArena(links, message, word);
+  } else {
+    for (const LinkId id : links) {
+      Sending& link = sending_[id.index];
+      std::memcpy(link.ring[link.next % kRingDepth].payload.data(),
+                  staging_.data(), message.bytes);
+      Publish(link, message.envelope, word);
+    }
+  }
+  for (const LinkId id : links) Wake(sending_[id.index]);
+  return true;
+}
+
+void ShmTransport::SendInArena(std::span<const LinkId> links,
+                               const Outgoing& message, MessageWord word) {
+  arena_.Hold(reserved_.piece, {.bytes = message.bytes,
+                                .links = static_cast<uint32_t>(links.size())});
   for (const LinkId id : links) {
     Sending& link = sending_[id.index];
-    Descriptor& descriptor = link.ring[link.next % kRingDepth];
-    if (word.kind == MessageKind::kArena) {
-      link.slices[link.next % kRingDepth] = reserved_.piece.slice;
-      WritePayload(descriptor, uint64_t{reserved_.piece.offset});
-    } else if (reserved_.staged != nullptr) {
-      std::memcpy(descriptor.payload.data(), reserved_.staged, message.bytes);
-    }
+    link.slices[link.next % kRingDepth] = reserved_.piece.slice;
+    WritePayload(link.ring[link.next % kRingDepth],
+                 uint64_t{reserved_.piece.offset});
     Publish(link, message.envelope, word);
   }
-  Wake(links);
-  return true;
+}
+
+bool ShmTransport::SendRegion(std::span<const LinkId> links,
+                              const Outgoing& message) {
+  const auto& region = static_cast<const ShmRegion&>(*message.region);
+  TRNCCL_CHECK(message.offset <= region.bytes() &&
+               message.bytes <= region.bytes() - message.offset);
+  if (region.by_reference() && message.bytes > kInlineBytes)
+    return SendReference(links, message, region.piece());
+  std::byte* slice = Reserve(links, message.bytes);
+  if (slice == nullptr) return false;
+  std::memcpy(slice, region.base() + message.offset, message.bytes);
+  return Send(links, {.envelope = message.envelope, .bytes = message.bytes});
 }
 
 bool ShmTransport::SendReference(std::span<const LinkId> links,
@@ -316,27 +350,13 @@ bool ShmTransport::SendReference(std::span<const LinkId> links,
     Publish(link, message.envelope,
             {.kind = MessageKind::kReference,
              .bytes = static_cast<uint32_t>(message.bytes)});
+    Wake(link);
   }
-  Wake(links);
   return true;
 }
 
-void ShmTransport::Wake(std::span<const LinkId> links) {
-  if (!rings_peers_) return;
-  // Between our word in the queue and the look at the peer's flag: see
-  // sleep_barrier.h.
-  if (fences_) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  } else {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-  }
-  for (const LinkId link : links) {
-    const Peer& peer = *sending_[link.index].peer;
-    if (peer.control.header().asleep.load(std::memory_order_relaxed) != 0 &&
-        peer.process->ringer() != nullptr) [[unlikely]] {
-      peer.process->ringer()->Ring();
-    }
-  }
+void ShmTransport::Ring(const Peer& peer) {
+  if (peer.process->ringer() != nullptr) peer.process->ringer()->Ring();
 }
 
 size_t ShmTransport::Pending(LinkId link) {
@@ -351,8 +371,15 @@ const Incoming* ShmTransport::Peek(LinkId link) {
   const Descriptor& descriptor = receiving.ring[receiving.next % kRingDepth];
   const uint64_t head = descriptor.head.load(std::memory_order_acquire);
   if (static_cast<uint32_t>(head) != receiving.next) return nullptr;
-  return Open(receiving, descriptor,
-              MessageWord::Unpack(static_cast<uint32_t>(head >> 32)));
+  const auto word = static_cast<uint32_t>(head >> 32);
+  // The word of an inline message is its length.
+  if (word > kInlineBytes)
+    return Open(receiving, descriptor, MessageWord::Unpack(word));
+  receiving.incoming = {.envelope = descriptor.envelope,
+                        .data = descriptor.payload.data(),
+                        .bytes = word};
+  receiving.peeked = true;
+  return &receiving.incoming;
 }
 
 const Incoming* ShmTransport::Open(Receiving& link,
@@ -376,10 +403,7 @@ const Incoming* ShmTransport::Open(Receiving& link,
 absl::StatusOr<const std::byte*> ShmTransport::Locate(
     Receiving& link, const Descriptor& descriptor, MessageWord word) {
   const Shape& shape = own_.shape();
-  if (word.kind == MessageKind::kInline && word.bytes <= kInlineBytes) {
-    return descriptor.payload.data();
-  }
-  if (word.bytes > traits_.slice_bytes) {
+  if (word.kind == MessageKind::kInline || word.bytes > traits_.slice_bytes) {
     return absl::InternalError(
         absl::StrCat("its length can't be: ", word.bytes));
   }
@@ -409,7 +433,7 @@ void ShmTransport::Release(LinkId link) {
   receiving.peeked = false;
   ++receiving.next;
   receiving.consumed->store(receiving.next, std::memory_order_release);
-  Wake({&link, 1});
+  Wake(sending_[link.index]);
 }
 
 absl::Status ShmTransport::Progress() {

@@ -61,6 +61,7 @@ class ShmTransport final : public Transport {
   struct Sending {
     Descriptor* ring = nullptr;
     const std::atomic<uint32_t>* consumed = nullptr;  // the peer's
+    const std::atomic<uint32_t>* asleep = nullptr;    // likewise
     const Peer* peer = nullptr;
     uint32_t next = 0;      // the number of the next message
     uint32_t released = 0;  // all before are released
@@ -79,8 +80,6 @@ class ShmTransport final : public Transport {
     size_t bytes = 0;
     MessageKind kind = MessageKind::kInline;
     Arena::Piece piece;
-    // Where the payload is, if it's inline and not in its slot yet.
-    const std::byte* staged = nullptr;
   };
 
   ShmTransport(const ShmOptions& options, SharedFile file,
@@ -92,10 +91,14 @@ class ShmTransport final : public Transport {
   bool Full(Sending& link);
   void Refresh(Sending& link);
   std::byte* ReserveInArena(std::span<const LinkId> links, size_t bytes);
+  void SendInArena(std::span<const LinkId> links, const Outgoing& message,
+                   MessageWord word);
+  bool SendRegion(std::span<const LinkId> links, const Outgoing& message);
   bool SendReference(std::span<const LinkId> links, const Outgoing& message,
                      const SharedPiece& region);
   void Publish(Sending& link, const Envelope& envelope, MessageWord word);
-  void Wake(std::span<const LinkId> links);
+  void Wake(const Sending& link);
+  void Ring(const Peer& peer);
   const Incoming* Open(Receiving& link, const Descriptor& descriptor,
                        MessageWord word);
   absl::StatusOr<const std::byte*> Locate(Receiving& link,
