@@ -21,7 +21,23 @@ std::optional<ShortProgram> ShortProgram::Make(const Plan& plan, DataType type,
   for (size_t i = 0; i < program.steps.size(); ++i)
     if (!result.Add(plan, i, ElementBytes(type), folder)) return std::nullopt;
   if (result.transport_ == nullptr) return std::nullopt;
+  result.Point();
   return result;
+}
+
+void ShortProgram::Point() {
+  size_t operands = operands_.size();
+  size_t links = links_.size();
+  for (size_t i = steps_.size(); i-- > 0;) {
+    ShortStep& step = steps_[i];
+    step.operands = {operands_.data() + step.first_operand,
+                     operands - step.first_operand};
+    step.links = {links_.data() + step.first_link, links - step.first_link};
+    operands = step.first_operand;
+    links = step.first_link;
+    for (const ShortOperand& operand : step.operands)
+      step.takes |= operand.kind == CompiledOperand::kMessage;
+  }
 }
 
 bool ShortProgram::Uses(Transport* transport) {
@@ -43,7 +59,6 @@ bool ShortProgram::Add(const Plan& plan, size_t step_index,
                             (step.completes && folder->has_finish()));
   ShortStep made = {
       .first_operand = static_cast<uint32_t>(operands_.size()),
-      .operands = step.operands,
       .first_link = static_cast<uint32_t>(links_.size()),
       .folds = step.operands > 1 || changes,
       .finishes = step.completes,
@@ -56,7 +71,6 @@ bool ShortProgram::Add(const Plan& plan, size_t step_index,
   if (step.sends == 1) {
     const CompiledSend& send = program.sends[step.first_send];
     if (!Uses(send.transport)) return false;
-    made.links = send.peers;
     const Step& source = program.source.lanes[0].steps[step_index];
     for (uint32_t i = 0; i < send.peers; ++i) {
       links_.push_back(
@@ -91,22 +105,21 @@ bool ShortProgram::AddOperands(const CompiledProgram& program,
 }
 
 inline bool ShortRun::PeekOperands(const Step& step) {
-  const Operand* operand = program_->operands_.data() + step.first_operand;
-  const Operand* const end = operand + step.operands;
-  for (FoldOperand* folded = folded_.data(); operand != end;
-       ++operand, ++folded) {
-    folded->raw = operand->raw;
-    if (operand->kind == CompiledOperand::kMessage) {
-      const Incoming* message = program_->transport_->Peek(operand->link);
+  FoldOperand* folded = folded_.data();
+  for (const Operand& operand : step.operands) {
+    folded->raw = operand.raw;
+    if (operand.kind == CompiledOperand::kMessage) {
+      const Incoming* message = program_->transport_->Peek(operand.link);
       if (message == nullptr) return false;
       if (message->bytes != step.bytes || message->envelope != envelope_)
           [[unlikely]]
-        return Refuse(*operand, *message, step.bytes);
+        return Refuse(operand, *message, step.bytes);
       folded->data = message->data;
     } else {
-      const bool output = operand->kind == CompiledOperand::kOutput;
-      folded->data = buffers_[output ? 1 : 0] + operand->offset;
+      const bool output = operand.kind == CompiledOperand::kOutput;
+      folded->data = buffers_[output ? 1 : 0] + operand.offset;
     }
+    ++folded;
   }
   return true;
 }
@@ -122,18 +135,18 @@ inline bool ShortRun::PeekOperands(const Step& step) {
 }
 
 inline void ShortRun::Work(const Step& step, std::byte* slice) {
-  if (step.bytes == 0) return;
+  if (!step.folds) {
+    const void* data = folded_[0].data;
+    std::byte* stored = buffers_[1] + step.store_offset;
+    if (slice != nullptr) std::memcpy(slice, data, step.bytes);
+    if (step.stores && stored != data) std::memcpy(stored, data, step.bytes);
+    return;
+  }
   void* results[2];
   size_t count = 0;
   if (step.stores) results[count++] = buffers_[1] + step.store_offset;
   if (slice != nullptr) results[count++] = slice;
-  if (!step.folds) {
-    const void* data = folded_[0].data;
-    for (size_t i = 0; i < count; ++i)
-      if (results[i] != data) std::memcpy(results[i], data, step.bytes);
-    return;
-  }
-  folder_->Fold({.operands = {folded_.data(), step.operands},
+  folder_->Fold({.operands = {folded_.data(), step.operands.size()},
                  .results = {results, count},
                  .count = step.count,
                  .finish = step.finishes});
@@ -142,20 +155,18 @@ inline void ShortRun::Work(const Step& step, std::byte* slice) {
 inline bool ShortRun::TryStep(const Step& step) {
   if (!PeekOperands(step)) return false;
   Transport& transport = *program_->transport_;
-  if (step.links == 0) {
-    Work(step, nullptr);
-  } else {
-    const std::span<const LinkId> links(
-        program_->links_.data() + step.first_link, step.links);
-    std::byte* slice = transport.Reserve(links, step.bytes);
+  std::byte* slice = nullptr;
+  if (!step.links.empty()) {
+    slice = transport.Reserve(step.links, step.bytes);
     if (slice == nullptr) return false;
-    Work(step, slice);
-    transport.Send(links, {.envelope = envelope_, .bytes = step.bytes});
   }
-  const Operand* operands = program_->operands_.data() + step.first_operand;
-  for (uint32_t i = 0; i < step.operands; ++i) {
-    if (operands[i].kind == CompiledOperand::kMessage)
-      transport.Release(operands[i].link);
+  if (step.bytes > 0) Work(step, slice);
+  if (slice != nullptr)
+    transport.Send(step.links, {.envelope = envelope_, .bytes = step.bytes});
+  if (!step.takes) return true;
+  for (const Operand& operand : step.operands) {
+    if (operand.kind == CompiledOperand::kMessage)
+      transport.Release(operand.link);
   }
   return true;
 }
@@ -175,15 +186,14 @@ std::vector<int> ShortRun::WaitsFor() const {
   if (next_step_ == program_->steps_.data() + program_->steps_.size())
     return ranks;
   const Step& step = *next_step_;
-  for (uint32_t i = 0; i < step.operands; ++i) {
-    const Operand& operand = program_->operands_[step.first_operand + i];
+  for (const Operand& operand : step.operands) {
     if (operand.kind == CompiledOperand::kMessage &&
         program_->transport_->Peek(operand.link) == nullptr)
       ranks.push_back(operand.peer);
   }
   if (!ranks.empty()) return ranks;
   const auto receivers = program_->receivers_.begin() + step.first_link;
-  return {receivers, receivers + step.links};
+  return {receivers, receivers + static_cast<ptrdiff_t>(step.links.size())};
 }
 
 }  // namespace trnccl

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +39,9 @@ class ShortProgram {
   // else null.
   static std::optional<ShortProgram> Make(const Plan& plan, DataType type,
                                           const Folder* folder);
+  // Moved only: its steps point into it.
+  ShortProgram(ShortProgram&&) = default;
+  ShortProgram& operator=(ShortProgram&&) = default;
 
  private:
   friend class ShortRun;
@@ -51,9 +55,10 @@ class ShortProgram {
   };
   struct ShortStep {
     uint32_t first_operand = 0;
-    uint32_t operands = 0;
     uint32_t first_link = 0;  // of those that it sends to
-    uint32_t links = 0;
+    std::span<const ShortOperand> operands;
+    std::span<const LinkId> links;
+    bool takes = false;  // messages
     bool folds = false;  // else it passes its operand on
     bool finishes = false;
     bool stores = false;  // to the output
@@ -62,11 +67,14 @@ class ShortProgram {
     size_t bytes = 0;
   };
 
+  ShortProgram() = default;
   bool Add(const Plan& plan, size_t step_index, size_t element_bytes,
            const Folder* folder);
   bool AddOperands(const CompiledProgram& program, const CompiledStep& step,
                    const Piece& piece, size_t element_bytes);
   bool Uses(Transport* transport);
+  // Points the steps to their operands and links, once all are there.
+  void Point();
 
   Transport* transport_ = nullptr;
   std::vector<ShortStep> steps_;
