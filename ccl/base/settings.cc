@@ -192,8 +192,8 @@ constexpr auto kRows = std::to_array<Row>({
         "Last calls that the recorder keeps, a communicator."),
     Text<&Settings::tuning_file>(
         kEach, "TRNCCL_TUNING_FILE",
-        "File of measured constants for the tuner. Empty takes the built-in "
-        "ones."),
+        "File of measured constants for the tuner, as `trnccl tune` writes it. "
+        "Empty takes the built-in ones."),
 });
 
 absl::string_view View(std::string_view text) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -27,28 +26,7 @@ constexpr std::string_view kVersion = "0.1.0";
 // Enough to keep several segments in flight; alike on all ranks by agreement.
 constexpr int kAutoLanes = 4;
 
-int LanesOf(const Settings& settings) {
-  return settings.lanes > 0 ? static_cast<int>(settings.lanes) : kAutoLanes;
-}
-
 // Not secret: it tells communicators apart, it keeps nobody out.
-// Above 1, ranks of a node take turns on its processors.
-double RanksPerCore(const Topology& topology) {
-  if (topology.own_core) return 1;
-  std::set<int> cpus;
-  for (const int rank : topology.local_ranks())
-    cpus.insert(topology.hosts[rank].cpus.begin(),
-                topology.hosts[rank].cpus.end());
-  const auto ranks = static_cast<double>(topology.local_ranks().size());
-  const auto cores = static_cast<double>(std::max<size_t>(1, cpus.size()));
-  return std::max(2.0, ranks / cores);
-}
-
-absl::StatusOr<LinkModel> ModelOf(const Settings& settings) {
-  if (settings.tuning_file.empty()) return DefaultModel();
-  return ReadModelFile(settings.tuning_file);
-}
-
 uint32_t CookieOf(const Secret& secret) {
   uint64_t words[2] = {};
   std::memcpy(words, secret.data(), std::min(sizeof(words), secret.size()));
@@ -154,7 +132,7 @@ absl::Status ConnectTransports(const Founding& founding,
 // exchanges, so that all ranks hear of it at once and nobody goes on alone.
 absl::Status Connect(Exchange* exchange, Founding* founding) {
   Communicator::Parts& parts = founding->parts;
-  parts.collective_lanes = LanesOf(parts.settings);
+  parts.collective_lanes = CollectiveLanes(parts.settings);
   parts.model.ranks_per_core = RanksPerCore(parts.topology);
   absl::Status mine = founding->refused;
   if (mine.ok()) mine = MakeTransports(&parts);
@@ -271,12 +249,16 @@ std::vector<int> MembersOf(const std::vector<Choice>& choices, int color) {
 
 }  // namespace
 
+int CollectiveLanes(const Settings& settings) {
+  return settings.lanes > 0 ? static_cast<int>(settings.lanes) : kAutoLanes;
+}
+
 absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
     const MakeRequest& request) {
   const Settings& settings = request.settings;
   const Deadline deadline = Deadline::After(settings.bootstrap_timeout_ms);
   ASSIGN_OR_RETURN(HostFacts facts, GatherHostFacts(settings.host_id));
-  ASSIGN_OR_RETURN(const LinkModel model, ModelOf(settings));
+  ASSIGN_OR_RETURN(const LinkModel model, ChosenModel(settings.tuning_file));
   BootstrapOptions options{.patience = {deadline, request.abort},
                            .host = facts.hostname,
                            .agreement = AgreementText(settings, model),
@@ -321,7 +303,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
   Communicator::Parts& parts = founding.parts;
   parts.name = request.name;
   parts.settings = request.settings;
-  const absl::StatusOr<LinkModel> model = ModelOf(request.settings);
+  const absl::StatusOr<LinkModel> model =
+      ChosenModel(request.settings.tuning_file);
   founding.refused = model.status();
   if (model.ok()) parts.model = *model;
   parts.cookie = parent->NextCookie(request.color);

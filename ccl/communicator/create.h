@@ -23,6 +23,9 @@
 
 namespace trnccl {
 
+// The lanes of collectives on each link, by the settings alone.
+int CollectiveLanes(const Settings& settings);
+
 struct MakeRequest {
   UniqueId id;
   Membership membership;

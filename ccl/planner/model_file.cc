@@ -105,6 +105,11 @@ absl::StatusOr<LinkModel> ReadModelFile(const std::string& path) {
   return ParseModel(text.str());
 }
 
+absl::StatusOr<LinkModel> ChosenModel(const std::string& path) {
+  if (path.empty()) return DefaultModel();
+  return ReadModelFile(path);
+}
+
 std::string ModelText(const LinkModel& model) {
   LinkModel copy = model;
   std::string text;

@@ -2,8 +2,9 @@
 // Copyright (c) The trnccl Authors
 //
 // The constants of the cost model: those measured on one machine, or those of
-// a tuning file (TRNCCL_TUNING_FILE) of lines "name = number", "#" for
-// comments. All ranks must have the same, since each chooses by itself.
+// a tuning file (TRNCCL_TUNING_FILE, as `trnccl tune` writes it) of lines
+// "name = number", "#" for comments. All ranks must have the same, since each
+// chooses by itself.
 //
 // Thread rule: pure functions; ReadModelFile() reads a file.
 //
@@ -27,6 +28,8 @@ LinkModel DefaultModel();
 // the line that is wrong.
 absl::StatusOr<LinkModel> ParseModel(std::string_view text);
 absl::StatusOr<LinkModel> ReadModelFile(const std::string& path);
+// Of the file, or the default where its path is empty.
+absl::StatusOr<LinkModel> ChosenModel(const std::string& path);
 
 // What ParseModel() takes back.
 std::string ModelText(const LinkModel& model);

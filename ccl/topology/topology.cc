@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -122,6 +123,18 @@ Topology MakeTopology(std::vector<HostFacts> hosts, int rank) {
     topology.own_core = NodeHasOwnCpus(topology.hosts, ranks);
   }
   return topology;
+}
+
+double RanksPerCore(const Topology& topology) {
+  if (topology.own_core) return 1;
+  std::set<int> cpus;
+  for (const int rank : topology.local_ranks()) {
+    const CpuSet& own = topology.hosts[static_cast<size_t>(rank)].cpus;
+    cpus.insert(own.begin(), own.end());
+  }
+  const auto ranks = static_cast<double>(topology.local_ranks().size());
+  const auto cores = static_cast<double>(std::max<size_t>(1, cpus.size()));
+  return std::max(2.0, ranks / cores);
 }
 
 bool EachHasOwnCpu(const std::vector<CpuSet>& sets) {

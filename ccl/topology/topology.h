@@ -41,6 +41,9 @@ struct Topology {
 // `rank` is one of the hosts'.
 Topology MakeTopology(std::vector<HostFacts> hosts, int rank);
 
+// Above 1, the ranks of a node take turns on its processors.
+double RanksPerCore(const Topology& topology);
+
 // Whether each gets a processor of its own set that no other gets.
 bool EachHasOwnCpu(const std::vector<CpuSet>& sets);
 
