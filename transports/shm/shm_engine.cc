@@ -23,9 +23,13 @@ using shm::OfferedBuffer;
 using shm::RankBuffer;
 
 constexpr size_t kLineBytes = 64;
-// What one Advance() reads, about: some tens of microseconds.
-constexpr size_t kPieceBytes = 256 << 10;
+// What one Advance() copies, or reads to fold, about: some tens of
+// microseconds. A fold's operands stay in the private cache while they come by
+// the kernel.
+constexpr size_t kCopyBytes = 1024 << 10;
+constexpr size_t kFoldBytes = 512 << 10;
 constexpr size_t kMinOperandBytes = 16 << 10;
+constexpr size_t kMaxOperandBytes = 128 << 10;
 // Memories of peers that stay mapped between calls.
 constexpr size_t kMappings = 256;
 // For a peer's piece, should it have lost its core meanwhile.
@@ -133,7 +137,8 @@ class ShmEngine final : public Engine {
   absl::StatusOr<bool> AdvanceCopies();
   // Of each operand that's folded at once.
   size_t operand_bytes() const {
-    return std::max(kPieceBytes / inputs_.size(), kMinOperandBytes);
+    return std::clamp(kFoldBytes / inputs_.size(), kMinOperandBytes,
+                      kMaxOperandBytes);
   }
   std::byte* bounce(size_t operand) const {
     return bounces_.get() + operand * operand_bytes();
@@ -402,7 +407,7 @@ void ShmEngine::PlanCopies() {
 absl::StatusOr<bool> ShmEngine::AdvanceCopies() {
   if (copies_.empty()) return true;
   Copy& copy = copies_.back();
-  const size_t bytes = std::min(copy.bytes, kPieceBytes);
+  const size_t bytes = std::min(copy.bytes, kCopyBytes);
   if (copy.target.mapped() != nullptr) {
     RETURN_IF_ERROR(copy.source.Read({copy.target.mapped(), bytes}));
   } else {
