@@ -157,18 +157,19 @@ absl::Status Planner::NoneLeft(const CollectiveCall& call) const {
 }
 
 absl::StatusOr<const Plan*> Planner::PlanFor(const CollectiveCall& call) {
-  const Key key{.collective = call.collective,
-                .type = call.type,
-                .root = call.root,
-                .count = call.output_counts.even_count};
+  // Of an uneven call's counts, only the largest shapes its plan.
   const bool even = !SpecOf(call.collective).uneven;
+  const Key key{
+      .collective = call.collective,
+      .type = call.type,
+      .root = call.root,
+      .count = even ? call.output_counts.even_count : LargestBlock(call)};
   const size_t hash =
       (static_cast<size_t>(key.count) * 0x9e3779b97f4a7c15u >> 32) ^
       (static_cast<size_t>(key.collective) * 7 +
        static_cast<size_t>(key.type) * 31 + static_cast<size_t>(key.root));
   Cached& cached = cache_[hash % kCachedPlans];
-  if (even && cached.plan != nullptr && cached.key == key)
-    return cached.plan.get();
+  if (cached.plan != nullptr && cached.key == key) return cached.plan.get();
   if (programs_.size() > kMaxPrograms) {
     // Plans point to programs: all go together.
     for (Cached& entry : cache_) entry = {};
@@ -178,11 +179,7 @@ absl::StatusOr<const Plan*> Planner::PlanFor(const CollectiveCall& call) {
   Plan plan = MakePlan(ProgramOf(*choice.algorithm, call.root), call,
                        ShapeOf(call.root), choice.sizes);
   plan.seconds = choice.seconds;
-  plan.engine = EngineUseOf(call, choice.seconds);
-  if (!even) {
-    uneven_plan_ = std::move(plan);
-    return &uneven_plan_;
-  }
+  plan.engine = even ? EngineUseOf(call, choice.seconds) : EngineUse::kNever;
   cached = {.key = key, .plan = std::make_unique<Plan>(std::move(plan))};
   return cached.plan.get();
 }

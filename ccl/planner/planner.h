@@ -91,7 +91,6 @@ class Planner {
   std::map<std::pair<const Algorithm*, int>, std::unique_ptr<CompiledProgram>>
       programs_;
   Cached cache_[kCachedPlans];
-  Plan uneven_plan_;
 };
 
 }  // namespace trnccl
