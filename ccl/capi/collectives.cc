@@ -17,6 +17,7 @@ namespace {
 using trnccl::BlockCounts;
 using trnccl::Collective;
 using trnccl::CollectiveCall;
+using trnccl::TypeOf;
 
 const std::byte* Bytes(const void* pointer) {
   return static_cast<const std::byte*>(pointer);
@@ -36,9 +37,9 @@ std::span<const int64_t> Array(const size_t* values, int ranks) {
 }
 
 CollectiveCall Call(Collective collective, const void* send, void* recv,
-                    size_t count, trncclDataType_t type) {
+                    size_t count, trnccl::DataType type) {
   return {.collective = collective,
-          .type = trnccl::TypeOf(type),
+          .type = type,
           .input = Bytes(send),
           .output = Bytes(recv),
           .input_counts = Even(count),
@@ -88,7 +89,7 @@ struct EvenCall {
   const void* send;
   void* recv;
   size_t count;
-  trncclDataType_t type;
+  trnccl::DataType type;
   trncclRedOp_t op = trncclSum;
   int root = 0;
 };
@@ -107,7 +108,7 @@ trncclResult_t IssueAnew(const EvenCall& even, trncclComm* comm,
       even.op >= 0 && even.op < trnccl::kReduceOps &&
       even.op != static_cast<int>(trnccl::ReduceOp::kPremulSum);
   if (request == nullptr && has_plain_op) {
-    const trnccl::CallShape shape{even.collective, trnccl::TypeOf(even.type),
+    const trnccl::CallShape shape{even.collective, even.type,
                                   static_cast<trnccl::ReduceOp>(even.op),
                                   even.root};
     const std::optional<trncclResult_t> result =
@@ -143,8 +144,9 @@ extern "C" {
 trncclResult_t trncclAllReduce(const void* send, void* recv, size_t count,
                                trncclDataType_t type, trncclRedOp_t op,
                                trncclComm_t comm, trncclRequest_t* request) {
-  return IssueEven({Collective::kAllReduce, send, recv, count, type, op}, comm,
-                   request);
+  return IssueEven(
+      {Collective::kAllReduce, send, recv, count, TypeOf(type), op}, comm,
+      request);
 }
 
 trncclResult_t trncclBroadcast(const void* send, void* recv, size_t count,
@@ -154,7 +156,7 @@ trncclResult_t trncclBroadcast(const void* send, void* recv, size_t count,
                     .send = send,
                     .recv = recv,
                     .count = count,
-                    .type = type,
+                    .type = TypeOf(type),
                     .root = root},
                    comm, request);
 }
@@ -162,15 +164,17 @@ trncclResult_t trncclBroadcast(const void* send, void* recv, size_t count,
 trncclResult_t trncclReduce(const void* send, void* recv, size_t count,
                             trncclDataType_t type, trncclRedOp_t op, int root,
                             trncclComm_t comm, trncclRequest_t* request) {
-  return IssueEven({Collective::kReduce, send, recv, count, type, op, root},
-                   comm, request);
+  return IssueEven(
+      {Collective::kReduce, send, recv, count, TypeOf(type), op, root}, comm,
+      request);
 }
 
 trncclResult_t trncclAllGather(const void* send, void* recv, size_t sendcount,
                                trncclDataType_t type, trncclComm_t comm,
                                trncclRequest_t* request) {
-  return IssueEven({Collective::kAllGather, send, recv, sendcount, type}, comm,
-                   request);
+  return IssueEven(
+      {Collective::kAllGather, send, recv, sendcount, TypeOf(type)}, comm,
+      request);
 }
 
 trncclResult_t trncclAllGatherV(const void* send, void* recv,
@@ -181,7 +185,8 @@ trncclResult_t trncclAllGatherV(const void* send, void* recv,
   if (recvcounts == nullptr)
     return RefuseNullCounts(comm, Collective::kAllGatherV);
   const int ranks = RanksOf(comm);
-  CollectiveCall call = Call(Collective::kAllGatherV, send, recv, 0, type);
+  CollectiveCall call =
+      Call(Collective::kAllGatherV, send, recv, 0, TypeOf(type));
   if (ranks > 0) {
     int rank = 0;
     trncclCommUserRank(comm, &rank);
@@ -197,8 +202,8 @@ trncclResult_t trncclReduceScatter(const void* send, void* recv,
                                    trncclRedOp_t op, trncclComm_t comm,
                                    trncclRequest_t* request) {
   return IssueEven(
-      {Collective::kReduceScatter, send, recv, recvcount, type, op}, comm,
-      request);
+      {Collective::kReduceScatter, send, recv, recvcount, TypeOf(type), op},
+      comm, request);
 }
 
 trncclResult_t trncclReduceScatterV(const void* send, void* recv,
@@ -209,7 +214,8 @@ trncclResult_t trncclReduceScatterV(const void* send, void* recv,
   if (sendcounts == nullptr)
     return RefuseNullCounts(comm, Collective::kReduceScatterV);
   const int ranks = RanksOf(comm);
-  CollectiveCall call = Call(Collective::kReduceScatterV, send, recv, 0, type);
+  CollectiveCall call =
+      Call(Collective::kReduceScatterV, send, recv, 0, TypeOf(type));
   if (ranks > 0) {
     int rank = 0;
     trncclCommUserRank(comm, &rank);
@@ -222,8 +228,8 @@ trncclResult_t trncclReduceScatterV(const void* send, void* recv,
 trncclResult_t trncclAllToAll(const void* send, void* recv, size_t count,
                               trncclDataType_t type, trncclComm_t comm,
                               trncclRequest_t* request) {
-  return IssueEven({Collective::kAllToAll, send, recv, count, type}, comm,
-                   request);
+  return IssueEven({Collective::kAllToAll, send, recv, count, TypeOf(type)},
+                   comm, request);
 }
 
 trncclResult_t trncclAllToAllV(const void* send, const size_t* sendcounts,
@@ -234,7 +240,8 @@ trncclResult_t trncclAllToAllV(const void* send, const size_t* sendcounts,
   if (sendcounts == nullptr || recvcounts == nullptr)
     return RefuseNullCounts(comm, Collective::kAllToAllV);
   const int ranks = RanksOf(comm);
-  CollectiveCall call = Call(Collective::kAllToAllV, send, recv, 0, type);
+  CollectiveCall call =
+      Call(Collective::kAllToAllV, send, recv, 0, TypeOf(type));
   call.input_counts = {.counts = Array(sendcounts, ranks),
                        .offsets = Array(senddispls, ranks)};
   call.output_counts = {.counts = Array(recvcounts, ranks),
@@ -249,7 +256,7 @@ trncclResult_t trncclGather(const void* send, void* recv, size_t sendcount,
                     .send = send,
                     .recv = recv,
                     .count = sendcount,
-                    .type = type,
+                    .type = TypeOf(type),
                     .root = root},
                    comm, request);
 }
@@ -261,26 +268,27 @@ trncclResult_t trncclScatter(const void* send, void* recv, size_t recvcount,
                     .send = send,
                     .recv = recv,
                     .count = recvcount,
-                    .type = type,
+                    .type = TypeOf(type),
                     .root = root},
                    comm, request);
 }
 
 trncclResult_t trncclBarrier(trncclComm_t comm, trncclRequest_t* request) {
-  return IssueEven({Collective::kBarrier, nullptr, nullptr, 0, trncclInt8},
-                   comm, request);
+  return IssueEven(
+      {Collective::kBarrier, nullptr, nullptr, 0, trnccl::DataType::kInt8},
+      comm, request);
 }
 
 trncclResult_t trncclSend(const void* send, size_t count, trncclDataType_t type,
                           int peer, int64_t tag, trncclComm_t comm,
                           trncclRequest_t* request) {
   trnccl::Transfer transfer{.direction = trnccl::Transfer::kSend,
-                            .type = trnccl::TypeOf(type),
+                            .type = TypeOf(type),
                             .peer = peer,
                             .tag = tag,
                             // Sends only read it.
                             .buffer = const_cast<std::byte*>(Bytes(send)),
-                            .bytes = BytesOf(count, trnccl::TypeOf(type))};
+                            .bytes = BytesOf(count, TypeOf(type))};
   return trnccl::IssueTransfer(comm, transfer, nullptr, request);
 }
 
@@ -288,11 +296,11 @@ trncclResult_t trncclRecv(void* recv, size_t count, trncclDataType_t type,
                           int peer, int64_t tag, trncclStatus_t* status,
                           trncclComm_t comm, trncclRequest_t* request) {
   trnccl::Transfer transfer{.direction = trnccl::Transfer::kReceive,
-                            .type = trnccl::TypeOf(type),
+                            .type = TypeOf(type),
                             .peer = peer,
                             .tag = tag,
                             .buffer = Bytes(recv),
-                            .bytes = BytesOf(count, trnccl::TypeOf(type))};
+                            .bytes = BytesOf(count, TypeOf(type))};
   return trnccl::IssueTransfer(comm, transfer, status, request);
 }
 

@@ -53,9 +53,10 @@ bool ShortProgram::Add(const Plan& plan, size_t step_index,
   if (range.pieces > 1 || step.sends > 1 || step.partial) return false;
   const Piece piece =
       range.pieces == 1 ? plan.last.pieces[range.first] : Piece{};
-  const CompiledOperand& first = program.operands[step.first_operand];
+  const bool raw =
+      step.operands > 0 && program.operands[step.first_operand].raw;
   const bool changes =
-      folder != nullptr && ((first.raw && folder->has_prepare()) ||
+      folder != nullptr && ((raw && folder->has_prepare()) ||
                             (step.completes && folder->has_finish()));
   ShortStep made = {
       .first_operand = static_cast<uint32_t>(operands_.size()),
