@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transports/peer_memory.h"
 #include "transports/transport.h"
 
 namespace trnccl {
@@ -21,6 +22,7 @@ namespace trnccl {
 struct Route {
   Transport* transport = nullptr;  // null for the rank itself
   uint32_t peer_index = 0;
+  PeerMemory* memory = nullptr;  // null where it isn't reached
 
   LinkId Link(int lane) const { return transport->Link(peer_index, lane); }
 };

@@ -12,6 +12,7 @@
 #include "ccl/base/clock.h"
 #include "ccl/base/log.h"
 #include "ccl/base/status_macros.h"
+#include "ccl/planner/engine_cost.h"
 
 namespace trnccl {
 namespace {
@@ -95,12 +96,13 @@ Communicator::Communicator(Parts parts)
   const Routes& routes = parts_.transports->routes();
   if (Engine* engine = parts_.transports->engine())
     engine_stage_.emplace(parts_.membership, routes, engine);
-  point_to_point_ = std::make_unique<PointToPoint>(
-      PointToPoint::Options{.membership = parts_.membership,
-                            .routes = &routes,
-                            .control_lane = parts_.collective_lanes,
-                            .data_lane = parts_.collective_lanes + 1,
-                            .cookie = parts_.cookie});
+  point_to_point_ = std::make_unique<PointToPoint>(PointToPoint::Options{
+      .membership = parts_.membership,
+      .routes = &routes,
+      .control_lane = parts_.collective_lanes,
+      .data_lane = parts_.collective_lanes + 1,
+      .cookie = parts_.cookie,
+      .unmapped_min_bytes = PeerCopyMinBytes(parts_.model)});
   health_ = std::make_unique<Health>(
       Health::Options{.membership = parts_.membership,
                       .routes = &routes,

@@ -209,8 +209,11 @@ class Communicator : public Drivable {
   // Fails the communicator, unless it has failed before, and tells the peers.
   void Fail(const absl::Status& status);
   void TellPeers(const absl::Status& cause);
+  // Peers touch buffers of unfinished calls no more; the cause, with that if
+  // one may.
+  absl::Status LeaveBuffers(const absl::Status& cause);
   // All operations are done with the cause.
-  void End(const absl::Status& cause);
+  void End(const absl::Status& first_cause);
 
   absl::Status ChooseFolder(const CollectiveCall& call);
   // The name is the table's own, which outlives all calls.

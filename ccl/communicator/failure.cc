@@ -186,16 +186,18 @@ void Communicator::Fail(const absl::Status& status) {
   }
   failed_.store(true);
   TellPeers(cause);
-  if (current_ != nullptr && runner_ == Runner::kEngine) {
-    const absl::Status left = engine_stage_->Leave();
-    if (!left.ok()) {
-      const std::optional<int> origin = OriginOf(cause);
-      cause = absl::Status(cause.code(),
-                           absl::StrCat(cause.message(), "; ", left.message()));
-      if (origin.has_value()) cause = WithOrigin(cause, *origin);
-    }
-  }
   End(cause);
+}
+
+absl::Status Communicator::LeaveBuffers(const absl::Status& cause) {
+  absl::Status left = point_to_point_->Leave();
+  if (current_ != nullptr && runner_ == Runner::kEngine)
+    left.Update(engine_stage_->Leave());
+  if (left.ok()) return cause;
+  const absl::Status both(cause.code(),
+                          absl::StrCat(cause.message(), "; ", left.message()));
+  const std::optional<int> origin = OriginOf(cause);
+  return origin.has_value() ? WithOrigin(both, *origin) : both;
 }
 
 void Communicator::TellPeers(const absl::Status& cause) {
@@ -205,7 +207,8 @@ void Communicator::TellPeers(const absl::Status& cause) {
        .cause = cause});
 }
 
-void Communicator::End(const absl::Status& cause) {
+void Communicator::End(const absl::Status& first_cause) {
+  const absl::Status cause = LeaveBuffers(first_cause);
   {
     MutexLock lock(mutex_);
     transfers_.insert(transfers_.end(), submissions_.begin(),

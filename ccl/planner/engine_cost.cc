@@ -39,6 +39,16 @@ double EngineExchangeSeconds(const LinkModel& model) {
          (model.same_node.latency_s + model.same_node.message_s + model.step_s);
 }
 
+size_t PeerCopyMinBytes(const LinkModel& model) {
+  const double saved_per_byte = model.same_node.seconds_per_byte +
+                                model.copy_seconds_per_byte -
+                                model.peer_copy.seconds_per_byte;
+  constexpr double kMost = 1 << 30;
+  return model.peer_copy.call_s < kMost * saved_per_byte
+             ? static_cast<size_t>(model.peer_copy.call_s / saved_per_byte)
+             : SIZE_MAX;
+}
+
 double CopyingEngineSeconds(const EngineWork& work, const LinkModel& model) {
   const auto bytes = static_cast<double>(work.block_bytes);
   const Moved moved = MovedBy(work.collective, work.ranks);

@@ -38,7 +38,7 @@ void PlayRound(TestWorld& world, std::deque<Transfer>& receives,
 TEST(PointToPoint, AllocatesNothingForMatchedMessagesOnceWarm) {
   for (const size_t bytes : {size_t{8}, size_t{1024}, size_t{10'000}}) {
     for (const Wire wire : {Wire::kInproc, Wire::kShm}) {
-      TestWorld world({.wire = wire});
+      TestWorld world({.wire = wire, .unmapped_min_bytes = 1});
       GuardedBuffer source(bytes), destination(bytes);
       std::deque<Transfer> sends(20, SendOf(source, 1, 3));
       std::deque<Transfer> receives(20, ReceiveInto(destination, 0, 3));

@@ -25,6 +25,7 @@
 #include "ccl/point_to_point/fifo.h"
 #include "ccl/point_to_point/message.h"
 #include "ccl/point_to_point/transfer.h"
+#include "transports/peer_memory.h"
 
 namespace trnccl {
 
@@ -33,6 +34,7 @@ struct Arrived {
   int source = 0;
   MessageHeader header;
   const std::byte* data = nullptr;       // null while a peer keeps it
+  MemoryOffer memory;                    // of a readable one
   Transfer* local = nullptr;             // this rank's own send to itself
   std::unique_ptr<std::byte[]> payload;  // the matcher's own
   uint64_t order = 0;

@@ -51,7 +51,7 @@ absl::StatusOr<MessageHeader> OpenMessage(const Incoming& incoming,
   const uint8_t kind = words[0] >> 8 & 0xff;
   const uint8_t type = words[0] & 0xff;
   if (kind < static_cast<uint8_t>(MessageKind::kEager) ||
-      kind > static_cast<uint8_t>(MessageKind::kData)) {
+      kind > static_cast<uint8_t>(MessageKind::kTaken)) {
     return Broken(absl::StrCat("kind ", kind, " is unknown"));
   }
   if (type >= kDataTypes) {
@@ -66,18 +66,26 @@ absl::StatusOr<MessageHeader> OpenMessage(const Incoming& incoming,
                           .tag = static_cast<int64_t>(words[1]),
                           .bytes = incoming.bytes};
   const bool whole = header.kind == MessageKind::kEager;
+  const bool readable = header.kind == MessageKind::kReadable;
   if (!whole && header.kind != MessageKind::kData) {
-    if (incoming.bytes != kLengthBytes) {
+    const size_t expected = readable ? kReadableBytes : kLengthBytes;
+    if (incoming.bytes != expected) {
       return Broken(absl::StrCat("kind ", kind, " carries ", incoming.bytes,
-                                 " bytes instead of ", kLengthBytes));
+                                 " bytes instead of ", expected));
     }
     std::memcpy(&header.bytes, incoming.data, kLengthBytes);
   }
-  if (whole || header.kind == MessageKind::kOffer) {
+  if (whole || readable || header.kind == MessageKind::kOffer) {
     const absl::Status status = CheckMessage(header);
     if (!status.ok()) return status;
   }
   return header;
+}
+
+MemoryOffer OfferedMemory(const Incoming& incoming) {
+  MemoryOffer offer;
+  std::memcpy(&offer, incoming.data + kLengthBytes, sizeof(offer));
+  return offer;
 }
 
 }  // namespace trnccl

@@ -11,8 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "ccl/base/check.h"
 #include "ccl/base/status_macros.h"
+#include "ccl/point_to_point/data_lane.h"
 #include "ccl/point_to_point/fifo.h"
 #include "ccl/point_to_point/matcher.h"
+#include "ccl/point_to_point/memory_reader.h"
 #include "ccl/point_to_point/message.h"
 
 namespace trnccl {
@@ -22,40 +24,31 @@ constexpr size_t kMaxEagerBytes = 8 << 10;
 // The most messages that one Advance() takes from or gives to one link, so that
 // its caller gets to look at deadlines and other peers.
 constexpr int kBurst = 16;
+// The most that one Advance() reads of peers' memory, for the same reason: some
+// tens of microseconds.
+constexpr size_t kReadBytes = 256 << 10;
 
 // A control message that waits for room on its link.
 struct Outbound {
   MessageHeader header;
-  Transfer* transfer = nullptr;  // null for an answer
-};
-
-// A send by reference, all of it sent, that the peer may still read.
-struct StillRead {
+  // A send, or the receive that was read; null for other answers.
   Transfer* transfer = nullptr;
-  uint64_t last_message = 0;  // its number on the data link, from 1
 };
 
 struct Peer {
   Transport* transport = nullptr;  // null for the rank itself
   LinkId control;
-  LinkId data;
+  PeerMemory* memory = nullptr;
+  uint32_t index = 0;  // of the transport's peers
   size_t eager_bytes = kMaxEagerBytes;
   Fifo<Outbound> outbound;
-  Fifo<Transfer*> offered;    // sends without an answer yet
-  Fifo<Transfer*> sending;    // accepted, in the order of the answers
-  Fifo<Transfer*> receiving;  // the same, of this rank's answers
-  Fifo<StillRead> still_read;
-  uint64_t data_messages = 0;  // sent so far
+  Fifo<Transfer*> offered;  // sends without an answer yet
+  DataLane data{{}};
 };
 
 bool Holds(const Region& region, const Transfer& send) {
   return send.buffer >= region.base() && send.bytes <= region.bytes() &&
          send.buffer <= region.base() + (region.bytes() - send.bytes);
-}
-
-bool GoesByReference(const Peer& peer, const Transfer& send) {
-  return peer.transport->traits().by_reference && send.region != nullptr &&
-         send.region->by_reference();
 }
 
 }  // namespace
@@ -65,25 +58,26 @@ struct PointToPoint::State {
 
   const Membership membership;
   const uint32_t cookie;
+  const size_t unmapped_min_bytes;
   uint32_t next_id;
   Matcher matcher;
   std::vector<Peer> peers;  // by rank
+  MemoryReader reader;
 
   void StartSend(Transfer* send);
   void StartReceive(Transfer* receive);
   uint32_t NextId(const Peer& peer);
   void Arrive(Arrived message);
   void Deliver(Transfer* receive, const Arrived& message);
+  void Accept(Transfer* receive);
+  void Answer(MessageKind kind, Transfer* receive);
 
   absl::StatusOr<bool> ReadControl(Peer& peer);
   absl::Status HandleAnswer(Peer& peer, const MessageHeader& header);
   bool WriteControl(Peer& peer);
-  bool WriteControlMessage(Peer& peer, const Outbound& outbound);
-
-  absl::StatusOr<bool> ReadData(Peer& peer);
-  bool WriteData(Peer& peer);
-  bool WriteSlice(Peer& peer, Transfer& send);
-  bool FinishReleased(Peer& peer);
+  bool WriteControlMessage(Peer& peer, Outbound& outbound);
+  std::optional<MemoryOffer> OfferMemory(Peer& peer, const Transfer& send);
+  absl::Status AdvanceReads();
 
   int RankOf(const Peer& peer) const {
     return static_cast<int>(&peer - peers.data());
@@ -94,9 +88,11 @@ struct PointToPoint::State {
 PointToPoint::State::State(const Options& options)
     : membership(options.membership),
       cookie(options.cookie),
+      unmapped_min_bytes(options.unmapped_min_bytes),
       next_id(options.first_id),
       matcher(options.membership.ranks),
-      peers(static_cast<size_t>(options.membership.ranks)) {
+      peers(static_cast<size_t>(options.membership.ranks)),
+      reader(options.membership.rank) {
   TRNCCL_CHECK(options.routes->size() == peers.size());
   for (size_t rank = 0; rank < peers.size(); ++rank) {
     const Route& route = (*options.routes)[rank];
@@ -106,7 +102,11 @@ PointToPoint::State::State(const Options& options)
     Peer& peer = peers[rank];
     peer.transport = route.transport;
     peer.control = route.Link(options.control_lane);
-    peer.data = route.Link(options.data_lane);
+    peer.memory = route.memory;
+    peer.index = route.peer_index;
+    peer.data = DataLane({.transport = route.transport,
+                          .link = route.Link(options.data_lane),
+                          .cookie = cookie});
     peer.eager_bytes = std::min(slice_bytes, kMaxEagerBytes);
   }
 }
@@ -176,19 +176,39 @@ void PointToPoint::State::Deliver(Transfer* receive, const Arrived& message) {
     Finish(receive, std::move(status));
     return;
   }
-  Peer& peer = peers[static_cast<size_t>(message.source)];
-  peer.outbound.push_back(
-      {{.kind = status.ok() ? MessageKind::kAccept : MessageKind::kRefuse,
-        .type = receive->type,
-        .id = header.id,
-        .bytes = receive->bytes}});
-  if (status.ok()) {
-    receive->id = header.id;
-    receive->stage = Transfer::kMoving;
-    peer.receiving.push_back(receive);
-  } else {
+  receive->id = header.id;
+  if (!status.ok()) {
+    Answer(MessageKind::kRefuse, receive);
     Finish(receive, std::move(status));
+  } else if (header.kind == MessageKind::kReadable) {
+    receive->stage = Transfer::kMoving;
+    const Peer& peer = peers[static_cast<size_t>(message.source)];
+    reader.Add({.receive = receive,
+                .memory = peer.memory,
+                .source = {.peer_index = peer.index,
+                           .offer = message.memory,
+                           .bytes = header.bytes}});
+  } else {
+    Accept(receive);
   }
+}
+
+void PointToPoint::State::Accept(Transfer* receive) {
+  receive->stage = Transfer::kMoving;
+  receive->moved_bytes = 0;
+  peers[static_cast<size_t>(receive->source)].data.Receive(receive);
+  Answer(MessageKind::kAccept, receive);
+}
+
+void PointToPoint::State::Answer(MessageKind kind, Transfer* receive) {
+  Peer& peer = peers[static_cast<size_t>(receive->source)];
+  const bool taken = kind == MessageKind::kTaken;
+  peer.outbound.push_back(
+      {{.kind = kind,
+        .type = receive->type,
+        .id = receive->id,
+        .bytes = taken ? receive->received_bytes : receive->bytes},
+       taken ? receive : nullptr});
   WriteControl(peer);
 }
 
@@ -208,8 +228,14 @@ absl::StatusOr<bool> PointToPoint::State::ReadControl(Peer& peer) {
                 .header = *header,
                 .data = incoming->data});
         break;
+      case MessageKind::kReadable:
+        Arrive({.source = RankOf(peer),
+                .header = *header,
+                .memory = OfferedMemory(*incoming)});
+        break;
       case MessageKind::kAccept:
       case MessageKind::kRefuse:
+      case MessageKind::kTaken:
         RETURN_IF_ERROR(HandleAnswer(peer, *header));
         break;
       case MessageKind::kData:
@@ -222,34 +248,41 @@ absl::StatusOr<bool> PointToPoint::State::ReadControl(Peer& peer) {
 
 absl::Status PointToPoint::State::HandleAnswer(Peer& peer,
                                                const MessageHeader& header) {
-  for (size_t i = 0; i < peer.offered.size(); ++i) {
-    Transfer* send = peer.offered[i];
-    if (send->id != header.id) continue;
-    if (header.kind == MessageKind::kAccept) {
-      peer.offered.Erase(i);
-      send->stage = Transfer::kMoving;
-      peer.sending.push_back(send);
-      return absl::OkStatus();
+  size_t i = 0;
+  while (i < peer.offered.size() && peer.offered[i]->id != header.id) ++i;
+  if (i == peer.offered.size()) {
+    return BrokenBy(
+        peer, absl::UnavailableError(absl::StrCat(
+                  "it answers offer ", header.id, ", which wasn't made")));
+  }
+  Transfer* send = peer.offered[i];
+  if (header.kind == MessageKind::kAccept) {
+    send->stage = Transfer::kMoving;
+    peer.data.Send(send);
+  } else if (header.kind == MessageKind::kTaken) {
+    if (send->stage != Transfer::kReadable || header.bytes != send->bytes) {
+      return BrokenBy(peer, absl::UnavailableError(absl::StrCat(
+                                "it read ", header.bytes, " bytes of offer ",
+                                header.id, ", which it can't have")));
     }
-    const absl::Status status = CheckMatch({.source = membership.rank,
-                                            .destination = send->peer,
-                                            .tag = send->tag,
-                                            .bytes = send->bytes,
-                                            .type = send->type,
-                                            .capacity_bytes = header.bytes,
-                                            .wanted_type = header.type});
+    Finish(send, absl::OkStatus());
+  } else {
+    absl::Status status = CheckMatch({.source = membership.rank,
+                                      .destination = send->peer,
+                                      .tag = send->tag,
+                                      .bytes = send->bytes,
+                                      .type = send->type,
+                                      .capacity_bytes = header.bytes,
+                                      .wanted_type = header.type});
     if (status.ok()) {
       return BrokenBy(peer, absl::UnavailableError(absl::StrCat(
                                 "it refuses offer ", header.id,
                                 " though the receive is long enough")));
     }
-    peer.offered.Erase(i);
-    Finish(send, status);
-    return absl::OkStatus();
+    Finish(send, std::move(status));
   }
-  return BrokenBy(
-      peer, absl::UnavailableError(absl::StrCat("it answers offer ", header.id,
-                                                ", which wasn't made")));
+  peer.offered.Erase(i);
+  return absl::OkStatus();
 }
 
 // Ids wrap; one that an old offer still holds is passed over.
@@ -268,118 +301,79 @@ bool PointToPoint::State::WriteControl(Peer& peer) {
   int count = 0;
   for (; count < kBurst && !peer.outbound.empty(); ++count) {
     Outbound outbound = peer.outbound.front();
-    const MessageKind kind = outbound.header.kind;
-    if (kind == MessageKind::kOffer) outbound.header.id = NextId(peer);
     if (!WriteControlMessage(peer, outbound)) break;
     peer.outbound.pop_front();
-    if (kind == MessageKind::kEager) {
-      Finish(outbound.transfer, absl::OkStatus());
-    } else if (kind == MessageKind::kOffer) {
-      outbound.transfer->id = next_id++;
-      outbound.transfer->stage = Transfer::kOffered;
-      peer.offered.push_back(outbound.transfer);
+    Transfer* transfer = outbound.transfer;
+    switch (outbound.header.kind) {
+      case MessageKind::kEager:
+      case MessageKind::kTaken:
+        Finish(transfer, absl::OkStatus());
+        break;
+      case MessageKind::kOffer:
+      case MessageKind::kReadable:
+        transfer->id = outbound.header.id;
+        transfer->stage = outbound.header.kind == MessageKind::kOffer
+                              ? Transfer::kOffered
+                              : Transfer::kReadable;
+        next_id = transfer->id + 1;
+        peer.offered.push_back(transfer);
+        break;
+      default:
+        break;
     }
   }
   return count > 0;
 }
 
-bool PointToPoint::State::WriteControlMessage(Peer& peer,
-                                              const Outbound& outbound) {
-  const MessageHeader& header = outbound.header;
+// An offer becomes a readable one where it can.
+bool PointToPoint::State::WriteControlMessage(Peer& peer, Outbound& outbound) {
+  MessageHeader& header = outbound.header;
   const bool eager = header.kind == MessageKind::kEager;
-  const size_t payload_bytes = eager ? header.bytes : kLengthBytes;
+  std::optional<MemoryOffer> memory;
+  if (header.kind == MessageKind::kOffer) {
+    header.id = NextId(peer);
+    memory = OfferMemory(peer, *outbound.transfer);
+    if (memory.has_value()) header.kind = MessageKind::kReadable;
+  }
+  size_t payload_bytes = eager ? header.bytes : kLengthBytes;
+  if (memory.has_value()) payload_bytes = kReadableBytes;
   const LinkId links[] = {peer.control};
   std::byte* slice = peer.transport->Reserve(links, payload_bytes);
   if (slice == nullptr) return false;
-  const uint64_t length = header.bytes;
-  const void* payload = &length;
-  if (eager) payload = outbound.transfer->buffer;
-  if (payload_bytes > 0) std::memcpy(slice, payload, payload_bytes);
+  if (!eager) {
+    const uint64_t length = header.bytes;
+    std::memcpy(slice, &length, kLengthBytes);
+    if (memory.has_value())
+      std::memcpy(slice + kLengthBytes, &*memory, sizeof(*memory));
+  } else if (payload_bytes > 0) {
+    std::memcpy(slice, outbound.transfer->buffer, payload_bytes);
+  }
   return peer.transport->Send(
       links, {.envelope = SealMessage(header, cookie), .bytes = payload_bytes});
 }
 
-// ---- The data lane ---------------------------------------------------------
-
-absl::StatusOr<bool> PointToPoint::State::ReadData(Peer& peer) {
-  int count = 0;
-  for (; count < kBurst && !peer.receiving.empty(); ++count) {
-    const Incoming* incoming = peer.transport->Peek(peer.data);
-    if (incoming == nullptr) break;
-    const absl::StatusOr<MessageHeader> header = OpenMessage(*incoming, cookie);
-    if (!header.ok()) return BrokenBy(peer, header.status());
-    Transfer* receive = peer.receiving.front();
-    const size_t left_bytes = receive->received_bytes - receive->moved_bytes;
-    if (header->kind != MessageKind::kData || header->id != receive->id ||
-        incoming->bytes == 0 || incoming->bytes > left_bytes) {
-      return BrokenBy(peer, absl::UnavailableError(absl::StrCat(
-                                incoming->bytes, " bytes of offer ", header->id,
-                                " came where up to ", left_bytes, " of offer ",
-                                receive->id, " belong")));
-    }
-    std::memcpy(receive->buffer + receive->moved_bytes, incoming->data,
-                incoming->bytes);
-    receive->moved_bytes += incoming->bytes;
-    peer.transport->Release(peer.data);
-    if (receive->moved_bytes == receive->received_bytes) {
-      peer.receiving.pop_front();
-      Finish(receive, absl::OkStatus());
-    }
-  }
-  return count > 0;
+std::optional<MemoryOffer> PointToPoint::State::OfferMemory(
+    Peer& peer, const Transfer& send) {
+  if (peer.memory == nullptr) return std::nullopt;
+  return peer.memory->Offer({send.buffer, send.bytes},
+                            send.bytes >= unmapped_min_bytes
+                                ? Unmapped::kOffered
+                                : Unmapped::kRefused);
 }
 
-bool PointToPoint::State::WriteData(Peer& peer) {
-  int count = 0;
-  for (; count < kBurst && !peer.sending.empty(); ++count) {
-    Transfer* send = peer.sending.front();
-    if (!WriteSlice(peer, *send)) break;
-    if (send->moved_bytes < send->bytes) continue;
-    peer.sending.pop_front();
-    if (GoesByReference(peer, *send)) {
-      send->stage = Transfer::kStillRead;
-      peer.still_read.push_back({send, peer.data_messages});
+absl::Status PointToPoint::State::AdvanceReads() {
+  size_t left_bytes = kReadBytes;
+  while (left_bytes > 0 && !reader.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<MemoryReader::Ended> ended,
+                     reader.Advance(&left_bytes));
+    if (!ended.has_value()) break;
+    if (ended->reached) {
+      Answer(MessageKind::kTaken, ended->receive);
     } else {
-      Finish(send, absl::OkStatus());
+      Accept(ended->receive);
     }
   }
-  return count > 0;
-}
-
-bool PointToPoint::State::WriteSlice(Peer& peer, Transfer& send) {
-  const std::byte* source = send.buffer + send.moved_bytes;
-  const LinkId links[] = {peer.data};
-  Outgoing message = {
-      .envelope = SealMessage(
-          {.kind = MessageKind::kData, .type = send.type, .id = send.id},
-          cookie),
-      .bytes = std::min(peer.transport->traits().slice_bytes,
-                        send.bytes - send.moved_bytes)};
-  if (GoesByReference(peer, send)) {
-    message.region = send.region;
-    message.offset = static_cast<size_t>(source - send.region->base());
-  } else {
-    std::byte* slice = peer.transport->Reserve(links, message.bytes);
-    if (slice == nullptr) return false;
-    std::memcpy(slice, source, message.bytes);
-  }
-  if (!peer.transport->Send(links, message)) return false;
-  ++peer.data_messages;
-  send.moved_bytes += message.bytes;
-  return true;
-}
-
-bool PointToPoint::State::FinishReleased(Peer& peer) {
-  const uint64_t released =
-      peer.data_messages - peer.transport->Pending(peer.data);
-  bool moved = false;
-  while (!peer.still_read.empty() &&
-         peer.still_read.front().last_message <= released) {
-    Finish(peer.still_read.front().transfer, absl::OkStatus());
-    peer.still_read.pop_front();
-    moved = true;
-  }
-  return moved;
+  return absl::OkStatus();
 }
 
 absl::Status PointToPoint::State::BrokenBy(const Peer& peer,
@@ -419,22 +413,35 @@ absl::StatusOr<bool> PointToPoint::Advance() {
     ASSIGN_OR_RETURN(const bool read_control, state_->ReadControl(peer));
     moved |= read_control;
     if (!peer.outbound.empty()) moved |= state_->WriteControl(peer);
-    if (!peer.receiving.empty()) {
-      ASSIGN_OR_RETURN(const bool read_data, state_->ReadData(peer));
-      moved |= read_data;
-    }
-    if (!peer.sending.empty()) moved |= state_->WriteData(peer);
-    if (!peer.still_read.empty()) moved |= state_->FinishReleased(peer);
+    if (!peer.data.busy()) continue;
+    const absl::StatusOr<bool> moved_data = peer.data.Advance();
+    if (!moved_data.ok()) return state_->BrokenBy(peer, moved_data.status());
+    moved |= *moved_data;
+  }
+  if (!state_->reader.empty()) {
+    RETURN_IF_ERROR(state_->AdvanceReads());
+    moved = true;
   }
   return moved;
 }
 
 bool PointToPoint::busy() const {
-  return std::any_of(
-      state_->peers.begin(), state_->peers.end(), [](const Peer& peer) {
-        return !peer.outbound.empty() || !peer.sending.empty() ||
-               !peer.receiving.empty() || !peer.still_read.empty();
-      });
+  return !state_->reader.empty() ||
+         std::any_of(state_->peers.begin(), state_->peers.end(),
+                     [](const Peer& peer) {
+                       return !peer.outbound.empty() || peer.data.busy();
+                     });
+}
+
+absl::Status PointToPoint::Leave() {
+  absl::Status status;
+  for (Peer& peer : state_->peers) {
+    bool reads = false;
+    for (size_t i = 0; i < peer.offered.size(); ++i)
+      reads |= peer.offered[i]->stage == Transfer::kReadable;
+    if (reads && status.ok()) status = peer.memory->Leave();
+  }
+  return status;
 }
 
 void PointToPoint::FailAll(const absl::Status& status) {
@@ -445,15 +452,12 @@ void PointToPoint::FailAll(const absl::Status& status) {
     }
     list.clear();
   };
-  const auto itself = [](Transfer* transfer) { return transfer; };
-  const auto held = [](const auto& item) { return item.transfer; };
   for (Peer& peer : state_->peers) {
-    fail(peer.outbound, held);
-    fail(peer.offered, itself);
-    fail(peer.sending, itself);
-    fail(peer.receiving, itself);
-    fail(peer.still_read, held);
+    fail(peer.outbound, [](const Outbound& item) { return item.transfer; });
+    fail(peer.offered, [](Transfer* transfer) { return transfer; });
+    peer.data.FailAll(status);
   }
+  state_->reader.FailAll(status);
   state_->matcher.FailAll(status);
 }
 
@@ -474,6 +478,9 @@ std::string PointToPoint::Describe(const Transfer& transfer) const {
       break;
     case Transfer::kOffered:
       state = "no matching receive yet";
+      break;
+    case Transfer::kReadable:
+      state = "no matching receive yet, or the peer still reads it";
       break;
     case Transfer::kMoving:
       state = absl::StrCat(

@@ -9,7 +9,9 @@
 // the order sent: short payloads whole, longer ones as an offer that the
 // receiver answers once a receive matches; the data then comes on the data
 // lane, transfer by transfer in the order of the answers, by reference where
-// the memory is registered.
+// the memory is registered. Where the receiver reaches the sender's memory
+// (transports/peer_memory.h) it reads the data there instead, and says so: one
+// copy, and nothing for the sender to do.
 //
 // Not here: waiting, deadlines, requests (ccl/communicator), and the
 // transports' Progress(), which the owner calls.
@@ -42,6 +44,8 @@ class PointToPoint {
     int data_lane = 1;
     uint32_t cookie = 0;    // rides in every envelope; others are refused
     uint32_t first_id = 0;  // of offers, for tests of their wrap
+    // From here on peers may read memory that they can't map.
+    size_t unmapped_min_bytes = SIZE_MAX;
   };
   explicit PointToPoint(const Options& options);
   ~PointToPoint();
@@ -57,6 +61,10 @@ class PointToPoint {
   // Whether messages are on the move, so that Advance() is worth calling again
   // at once. What waits for a first message or an answer doesn't count.
   bool busy() const;
+
+  // No peer reads an unfinished send's buffer any more, for good; an error if
+  // one may. To be called before failing them.
+  absl::Status Leave();
 
   // Every unfinished transfer is done with this status.
   void FailAll(const absl::Status& status);

@@ -83,12 +83,16 @@ TestWorld::TestWorld(const Options& options)
   }
   for (std::thread& thread : threads) thread.join();
   for (int self = 0; self < options.ranks; ++self) {
+    if (options.wire == Wire::kShm)
+      At(self).memory = MakeShmPeerMemory(transport(self));
+    for (Route& route : At(self).routes) route.memory = At(self).memory.get();
     At(self).point_to_point =
         std::make_unique<PointToPoint>(PointToPoint::Options{
             .membership = {.rank = self, .ranks = options.ranks},
             .routes = &At(self).routes,
             .cookie = kCookie,
-            .first_id = options.first_id});
+            .first_id = options.first_id,
+            .unmapped_min_bytes = options.unmapped_min_bytes});
   }
 }
 

@@ -19,6 +19,7 @@
 
 #include "ccl/point_to_point/point_to_point.h"
 #include "ccl/route.h"
+#include "transports/peer_memory.h"
 #include "transports/transport.h"
 
 namespace trnccl {
@@ -33,6 +34,8 @@ class TestWorld {
     size_t slice_bytes = 1024;       // of inproc
     size_t arena_bytes = 256 << 10;  // of shm
     uint32_t first_id = 0;
+    // Of shm: see PointToPoint::Options. Below, ranks read what peers offer.
+    size_t unmapped_min_bytes = SIZE_MAX;
     uint32_t seed = 1;  // of the order in which ranks are stepped
   };
   explicit TestWorld(const Options& options);
@@ -56,6 +59,7 @@ class TestWorld {
  private:
   struct Rank {
     std::unique_ptr<Transport> transport;
+    std::unique_ptr<PeerMemory> memory;  // of shm
     Routes routes;
     std::unique_ptr<PointToPoint> point_to_point;
   };

@@ -159,6 +159,7 @@ void Batch::Check() {
 struct Way {
   Wire wire;
   bool threads;
+  bool reads = false;  // what the senders keep
 };
 
 class Traffic : public testing::TestWithParam<Way> {
@@ -168,6 +169,7 @@ class Traffic : public testing::TestWithParam<Way> {
     TestWorld world({.ranks = ranks,
                      .wire = GetParam().wire,
                      .first_id = UINT32_MAX - 3,
+                     .unmapped_min_bytes = GetParam().reads ? 1 : SIZE_MAX,
                      .seed = seed});
     Batch batch(world, messages);
     if (GetParam().threads) {
@@ -209,15 +211,16 @@ class Traffic : public testing::TestWithParam<Way> {
 
 std::string WayName(const testing::TestParamInfo<Way>& info) {
   return std::string(info.param.wire == Wire::kShm ? "Shm" : "Inproc") +
+         (info.param.reads ? "Read" : "") +
          (info.param.threads ? "Threads" : "Stepped");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Traffic,
-                         testing::Values(Way{Wire::kInproc, false},
-                                         Way{Wire::kInproc, true},
-                                         Way{Wire::kShm, false},
-                                         Way{Wire::kShm, true}),
-                         WayName);
+INSTANTIATE_TEST_SUITE_P(
+    Ways, Traffic,
+    testing::Values(Way{Wire::kInproc, false}, Way{Wire::kInproc, true},
+                    Way{Wire::kShm, false}, Way{Wire::kShm, true},
+                    Way{Wire::kShm, false, true}, Way{Wire::kShm, true, true}),
+    WayName);
 
 // ---- What they send --------------------------------------------------------
 

@@ -43,7 +43,7 @@ struct Transfer {
   size_t received_bytes = 0;
 
   // The engine's own.
-  enum Stage : uint8_t { kWaiting, kOffered, kMoving, kStillRead };
+  enum Stage : uint8_t { kWaiting, kOffered, kReadable, kMoving, kStillRead };
   Stage stage = kWaiting;
   uint32_t id = 0;
   size_t moved_bytes = 0;

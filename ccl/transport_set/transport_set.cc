@@ -125,11 +125,20 @@ absl::Status TransportSet::Connect(const ConnectRequest& request) {
     absl::StrAppend(&name_, name_.empty() ? "" : "+", std::string(traits.name));
     const bool reaches_all =
         static_cast<int>(wanted[i].peers.size()) == membership_.ranks - 1;
-    if (traits.name == "shm" && traits.by_reference && reaches_all)
+    if (traits.name != "shm") continue;
+    AddMemory(&members_[i]);
+    if (traits.by_reference && reaches_all)
       engine_ =
           MakeShmEngine({.rank = me, .ranks = membership_.ranks}, transport);
   }
   return absl::OkStatus();
+}
+
+void TransportSet::AddMemory(Member* member) {
+  member->memory = MakeShmPeerMemory(*member->transport);
+  for (Route& route : routes_)
+    if (route.transport == member->transport.get())
+      route.memory = member->memory.get();
 }
 
 absl::Status TransportSet::Assign(const ConnectRequest& request, int peer,

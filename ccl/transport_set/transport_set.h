@@ -28,6 +28,7 @@
 #include "ccl/route.h"
 #include "transports/doorbell.h"
 #include "transports/engine.h"
+#include "transports/peer_memory.h"
 #include "transports/transport.h"
 
 namespace trnccl {
@@ -82,6 +83,7 @@ class TransportSet {
   };
   struct Member {
     std::unique_ptr<Transport> transport;
+    std::unique_ptr<PeerMemory> memory;  // where it reaches that of its peers
     std::vector<Registered> regions;
   };
   explicit TransportSet(const Options& options)
@@ -89,6 +91,9 @@ class TransportSet {
   // Finds the transport for a peer and adds the peer to its wishes.
   absl::Status Assign(const ConnectRequest& request, int peer,
                       std::vector<ConnectOptions>* wanted);
+
+  // Of the peers whom it reaches.
+  void AddMemory(Member* member);
 
   Membership membership_;
   int lanes_;

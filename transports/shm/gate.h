@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "ccl/base/clock.h"
+#include "absl/status/status.h"
 
 namespace trnccl::shm {
 
@@ -41,13 +41,22 @@ class Gate {
   Gate(const GateWords& own, std::vector<Peer> peers)
       : own_(own), peers_(std::move(peers)) {}
 
-  // The rank that has left, if one has; else this rank is inside until Exit().
+  // To the buffers of all. The rank that has left, if one has; else this rank
+  // is inside until Exit().
   std::optional<int> Enter();
+  // To those of one peer alone, by its place among the peers; false if that has
+  // left.
+  bool EnterTo(size_t peer);
+  // Whether what was read of that peer since is still good: a rank that leaves
+  // doesn't wait for ever.
+  bool IsOpen(size_t peer) const;
   void Exit() { own_.inside->store(0, std::memory_order_release); }
 
-  // For good. False if a peer was still inside at the deadline: stopped, or
+  // For good. An error if a peer is still inside after a while: stopped, or
   // dead.
-  bool Leave(const Deadline& deadline);
+  absl::Status Leave();
+
+  int rank(size_t peer) const { return peers_[peer].rank; }
 
  private:
   GateWords own_;

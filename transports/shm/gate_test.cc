@@ -37,7 +37,7 @@ TEST(Gate, NamesWhoHasLeft) {
   Gate last = GateOf(2, words);
   EXPECT_EQ(first.Enter(), std::nullopt);
   first.Exit();
-  EXPECT_TRUE(last.Leave(Deadline::Never()));
+  EXPECT_TRUE(last.Leave().ok());
   EXPECT_EQ(first.Enter(), 2);
   EXPECT_EQ(words[0].inside.load(), 0u);
 }
@@ -47,9 +47,23 @@ TEST(Gate, SaysWhenAPeerStaysInside) {
   Gate inside = GateOf(0, words);
   Gate leaving = GateOf(1, words);
   ASSERT_EQ(inside.Enter(), std::nullopt);
-  EXPECT_FALSE(leaving.Leave(Deadline::After(1)));
+  EXPECT_EQ(leaving.Leave().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(inside.IsOpen(0));
   inside.Exit();
-  EXPECT_TRUE(leaving.Leave(Deadline::Never()));
+  EXPECT_TRUE(leaving.Leave().ok());
+}
+
+TEST(Gate, ClosesTheWayToWhoHasLeftAlone) {
+  std::array<Words, 3> words;
+  Gate first = GateOf(0, words);
+  Gate last = GateOf(2, words);
+  ASSERT_TRUE(last.Leave().ok());
+  ASSERT_TRUE(first.EnterTo(0));
+  EXPECT_TRUE(first.IsOpen(0));
+  EXPECT_EQ(words[0].inside.load(), 1u);
+  first.Exit();
+  EXPECT_FALSE(first.EnterTo(1));
+  EXPECT_EQ(words[0].inside.load(), 0u);
 }
 
 // A rank frees its memory as soon as it has left: nobody may be inside then.
@@ -69,7 +83,7 @@ TEST(Gate, LetsNobodyTouchWhatWasLeft) {
     });
     while (!started.load()) std::this_thread::yield();
     Gate gate = GateOf(1, words);
-    ASSERT_TRUE(gate.Leave(Deadline::Never()));
+    ASSERT_TRUE(gate.Leave().ok());
     freed = true;
     toucher.join();
   }

@@ -28,29 +28,36 @@ absl::Status RankBuffer::Write(std::span<const std::byte> source) const {
   return absl::OkStatus();
 }
 
+OfferedBuffer OfferUnmapped(std::span<const std::byte> buffer) {
+  return {.piece = {.memory = {.pid = getpid(), .bytes = buffer.size()},
+                    .offset = reinterpret_cast<uint64_t>(buffer.data())},
+          .kind = OfferedBuffer::kProcess};
+}
+
 std::optional<OfferedBuffer> OfferBuffer(std::span<const std::byte> buffer,
                                          Unmapped unmapped) {
   const auto piece = FindShared(buffer.data(), buffer.size());
   if (piece.has_value())
     return OfferedBuffer{.piece = *piece, .kind = OfferedBuffer::kShared};
   if (unmapped == Unmapped::kRefused) return std::nullopt;
-  return OfferedBuffer{
-      .piece = {.memory = {.pid = getpid(), .bytes = buffer.size()},
-                .offset = reinterpret_cast<uint64_t>(buffer.data())},
-      .kind = OfferedBuffer::kProcess};
+  return OfferUnmapped(buffer);
+}
+
+bool HoldsBytes(const OfferedBuffer& offer, size_t bytes) {
+  const SharedPiece& piece = offer.piece;
+  if (piece.memory.bytes < bytes) return false;
+  return offer.kind == OfferedBuffer::kProcess ||
+         (offer.kind == OfferedBuffer::kShared &&
+          piece.offset <= piece.memory.bytes - bytes);
 }
 
 absl::StatusOr<RankBuffer> RankBufferCache::Find(const OfferedBuffer& offer,
                                                  size_t bytes,
                                                  MappingTable& mappings) {
-  const SharedPiece& piece = offer.piece;
-  const bool is_shared = offer.kind == OfferedBuffer::kShared;
-  if ((!is_shared && offer.kind != OfferedBuffer::kProcess) ||
-      piece.memory.bytes < bytes ||
-      (is_shared && piece.offset > piece.memory.bytes - bytes)) {
+  if (!HoldsBytes(offer, bytes))
     return absl::InternalError("its offer reaches beyond its memory");
-  }
-  if (!is_shared) {
+  const SharedPiece& piece = offer.piece;
+  if (offer.kind == OfferedBuffer::kProcess) {
     // Ranks may be threads of one process.
     if (piece.memory.pid == getpid())
       return RankBuffer(reinterpret_cast<std::byte*>(piece.offset));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
 //
-// A buffer of some rank as the engine meets it: memory that this process has
+// A buffer of some rank as others meet it: memory that this process has
 // mapped, or memory of another process that only the kernel reaches. And what
 // a rank offers of a buffer, so that peers can reach it.
 //
@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "transports/peer_memory.h"
 #include "transports/shared_memory.h"
 #include "transports/shm/mapping_table.h"
 #include "transports/shm/process_memory.h"
@@ -52,12 +53,15 @@ struct OfferedBuffer {
   Kind kind = kNone;
 };
 
-// What to do with memory that peers can't map.
-enum class Unmapped : uint8_t { kRefused, kOffered };
+// Of memory of any kind.
+OfferedBuffer OfferUnmapped(std::span<const std::byte> buffer);
 
-// Nothing where the buffer is refused.
+// As a piece of shared memory, where it is one. Nothing where it's refused.
 std::optional<OfferedBuffer> OfferBuffer(std::span<const std::byte> buffer,
                                          Unmapped unmapped);
+
+// Whether that can be an offer of so many bytes.
+bool HoldsBytes(const OfferedBuffer& offer, size_t bytes);
 
 // Finds what a peer offers; mostly it's what it offered in the call before.
 class RankBufferCache {

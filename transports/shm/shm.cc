@@ -2,7 +2,10 @@
 // Copyright (c) The trnccl Authors
 #include "transports/shm/shm.h"
 
+#include <utility>
+
 #include "transports/shm/shm_engine.h"
+#include "transports/shm/shm_peer_memory.h"
 #include "transports/shm/shm_transport.h"
 
 namespace trnccl {
@@ -12,12 +15,23 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeShmTransport(
   return shm::ShmTransport::Create(options);
 }
 
+std::unique_ptr<PeerMemory> MakeShmPeerMemory(Transport& transport) {
+  auto& shm = static_cast<shm::ShmTransport&>(transport);
+  shm::ShmPeerMemory::Options options = {
+      .gate = &shm.gate(),
+      .maps = shm.traits().by_reference,
+      .reaches_unmapped = shm.traits().peer_memory};
+  for (const shm::Peer& peer : shm.peers())
+    options.pids.push_back(peer.address.pid);
+  return std::make_unique<shm::ShmPeerMemory>(std::move(options));
+}
+
 std::unique_ptr<Engine> MakeShmEngine(const Membership& membership,
-                                      const Transport& transport) {
-  const auto& shm = static_cast<const shm::ShmTransport&>(transport);
+                                      Transport& transport) {
+  auto& shm = static_cast<shm::ShmTransport&>(transport);
   return MakeShmEngine({.membership = membership,
                         .reaches_unmapped = shm.traits().peer_memory,
-                        .gate = shm.MakeGate()});
+                        .gate = &shm.gate()});
 }
 
 }  // namespace trnccl

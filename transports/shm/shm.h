@@ -29,6 +29,7 @@
 #include "ccl/base/membership.h"
 #include "transports/doorbell.h"
 #include "transports/engine.h"
+#include "transports/peer_memory.h"
 #include "transports/transport.h"
 
 namespace trnccl {
@@ -52,9 +53,13 @@ struct ShmOptions {
 absl::StatusOr<std::unique_ptr<Transport>> MakeShmTransport(
     const ShmOptions& options);
 
+// The memory of the peers of a connected transport of MakeShmTransport(), which
+// outlives it.
+std::unique_ptr<PeerMemory> MakeShmPeerMemory(Transport& transport);
+
 // The engine of a connected transport of MakeShmTransport(), which reaches all
 // ranks of the communicator and outlives the engine.
 std::unique_ptr<Engine> MakeShmEngine(const Membership& membership,
-                                      const Transport& transport);
+                                      Transport& transport);
 
 }  // namespace trnccl

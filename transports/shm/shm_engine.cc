@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ccl/base/clock.h"
 #include "ccl/base/origin.h"
 #include "ccl/base/status_macros.h"
 #include "transports/shm/mapping_table.h"
@@ -32,8 +31,6 @@ constexpr size_t kMinOperandBytes = 16 << 10;
 constexpr size_t kMaxOperandBytes = 128 << 10;
 // Memories of peers that stay mapped between calls.
 constexpr size_t kMappings = 256;
-// For a peer's piece, should it have lost its core meanwhile.
-constexpr int64_t kGraceMs = 50;
 
 // Whose input and output a rank must reach.
 enum class Reach { kNone, kOwn, kRoot, kAll };
@@ -102,7 +99,7 @@ class ShmEngine final : public Engine {
   Offer MakeOffer(const EngineCall& call) override;
   absl::StatusOr<EngineRun*> Start(const EngineCall& call,
                                    std::span<const Offer> offers) override;
-  absl::Status Leave() override;
+  absl::Status Leave() override { return gate_->Leave(); }
 
  private:
   struct Copy {
@@ -146,7 +143,7 @@ class ShmEngine final : public Engine {
 
   const Membership membership_;
   const bool reaches_unmapped_;
-  shm::Gate gate_;
+  shm::Gate* const gate_;
   shm::MappingTable mappings_;
   // Inputs by rank, then outputs.
   std::vector<shm::RankBufferCache> caches_;
@@ -185,8 +182,8 @@ Offer ShmEngine::MakeOffer(const EngineCall& call) {
   const size_t block = static_cast<size_t>(call.count) * call.element_bytes;
   const size_t all = block * static_cast<size_t>(ranks());
   const auto unmapped = call.unmapped_pays && reaches_unmapped_
-                            ? shm::Unmapped::kOffered
-                            : shm::Unmapped::kRefused;
+                            ? Unmapped::kOffered
+                            : Unmapped::kRefused;
   OfferedBuffers buffers = {.reaches_unmapped = reaches_unmapped_};
   if (ReachedByPeers(access.inputs, membership_.rank, call.root)) {
     auto offered = shm::OfferBuffer(
@@ -325,22 +322,15 @@ absl::Status ShmEngine::MakeBounces() {
 }
 
 absl::StatusOr<bool> ShmEngine::Advance() {
-  if (const std::optional<int> left = gate_.Enter()) [[unlikely]] {
+  if (const std::optional<int> left = gate_->Enter()) [[unlikely]] {
     return WithOrigin(
         absl::UnavailableError(
             absl::StrCat("shm engine: rank ", *left, " has given up the call")),
         *left);
   }
   absl::StatusOr<bool> done = access_.folds ? AdvanceFold() : AdvanceCopies();
-  gate_.Exit();
+  gate_->Exit();
   return done;
-}
-
-absl::Status ShmEngine::Leave() {
-  if (gate_.Leave(Deadline::After(kGraceMs))) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      "shm engine: a peer was stopped while it worked on this rank's buffers; "
-      "keep them until it's gone");
 }
 
 absl::StatusOr<bool> ShmEngine::AdvanceFold() {

@@ -22,7 +22,7 @@
 // Thread rule: that of Engine.
 //
 //   std::unique_ptr<Engine> engine = MakeShmEngine(
-//       {.membership = {.rank = 0, .ranks = 4}, .gate = gate});
+//       {.membership = {.rank = 0, .ranks = 4}, .gate = &gate});
 #pragma once
 
 #include <memory>
@@ -37,7 +37,7 @@ struct ShmEngineOptions {
   Membership membership;
   // This rank may read and write memory of its peers that isn't mapped.
   bool reaches_unmapped = false;
-  shm::Gate gate;
+  shm::Gate* gate = nullptr;  // outlives the engine
 };
 
 std::unique_ptr<Engine> MakeShmEngine(const ShmEngineOptions& options);

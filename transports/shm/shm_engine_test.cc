@@ -45,6 +45,13 @@ class SumOfInts final : public EngineFold {
   }
 };
 
+struct GatedEngine {
+  std::unique_ptr<shm::Gate> gate;
+  std::unique_ptr<Engine> engine;
+
+  Engine* operator->() const { return engine.get(); }
+};
+
 // What the ranks share in the executor's place: offers and barriers.
 struct Board {
   std::atomic<int> arrived;
@@ -53,16 +60,18 @@ struct Board {
   std::atomic<uint32_t> inside[kMaxRanks];
   std::atomic<uint32_t> left[kMaxRanks];
 
-  std::unique_ptr<Engine> EngineOf(int rank, int ranks) {
+  GatedEngine EngineOf(int rank, int ranks) {
     const auto words = [this](int r) {
       return shm::GateWords{.inside = &inside[r], .left = &left[r]};
     };
     std::vector<shm::Gate::Peer> peers;
     for (int peer = 0; peer < ranks; ++peer)
       if (peer != rank) peers.push_back({peer, words(peer)});
-    return MakeShmEngine({.membership = {.rank = rank, .ranks = ranks},
-                          .reaches_unmapped = true,
-                          .gate = {words(rank), std::move(peers)}});
+    auto gate = std::make_unique<shm::Gate>(words(rank), std::move(peers));
+    auto engine = MakeShmEngine({.membership = {.rank = rank, .ranks = ranks},
+                                 .reaches_unmapped = true,
+                                 .gate = gate.get()});
+    return {std::move(gate), std::move(engine)};
   }
 
   void Barrier(int ranks) {
@@ -267,7 +276,7 @@ TEST(ShmEngine, IsRightWithThreads) {
       threads.emplace_back([&, rank] {
         auto engine = board->EngineOf(rank, ranks);
         for (const Case& c : Cases(ranks)) {
-          const std::string wrong = RunCase(*engine, c, rank, *board);
+          const std::string wrong = RunCase(*engine.engine, c, rank, *board);
           if (!wrong.empty()) board->failed = true;
           ASSERT_EQ(wrong, "");
         }
@@ -288,7 +297,7 @@ TEST(ShmEngine, IsRightWithProcesses) {
       if (children.back() != 0) continue;
       auto engine = board->EngineOf(rank, ranks);
       for (const Case& c : Cases(ranks)) {
-        const std::string wrong = RunCase(*engine, c, rank, *board);
+        const std::string wrong = RunCase(*engine.engine, c, rank, *board);
         if (wrong.empty()) continue;
         std::cerr << wrong << "\n";
         board->failed = true;

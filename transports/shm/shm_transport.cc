@@ -114,6 +114,7 @@ absl::Status ShmTransport::Connect(const ConnectOptions& options) {
     }
   }
   WireLinks(options);
+  MakeGate();
   traits_.peer_memory =
       options_.peer_memory &&
       std::all_of(peers_.begin(), peers_.end(),
@@ -175,7 +176,7 @@ void ShmTransport::WireLinks(const ConnectOptions& options) {
   }
 }
 
-Gate ShmTransport::MakeGate() const {
+void ShmTransport::MakeGate() {
   const auto words = [](const Control& control) {
     Header& header = control.header();
     return GateWords{.inside = &header.inside, .left = &header.left};
@@ -183,7 +184,7 @@ Gate ShmTransport::MakeGate() const {
   std::vector<Gate::Peer> peers;
   for (const Peer& peer : peers_)
     peers.push_back({peer.rank, words(peer.control)});
-  return Gate(words(own_), std::move(peers));
+  gate_ = Gate(words(own_), std::move(peers));
 }
 
 absl::StatusOr<std::unique_ptr<Region>> ShmTransport::Register(

@@ -52,8 +52,9 @@ class ShmTransport final : public Transport {
 
   // This rank's own memory.
   const Control& control() const { return own_; }
-  // Over all ranks of the communicator that it's connected to.
-  Gate MakeGate() const;
+  // Over all peers, in the order of their connecting; there once connected.
+  Gate& gate() { return gate_; }
+  const std::vector<Peer>& peers() const { return peers_; }
 
  private:
   static constexpr uint32_t kNoSlice = UINT32_MAX;
@@ -87,6 +88,7 @@ class ShmTransport final : public Transport {
 
   absl::Status MapOwn(const ConnectOptions& options);
   void WireLinks(const ConnectOptions& options);
+  void MakeGate();
 
   bool Full(Sending& link);
   void Refresh(Sending& link);
@@ -117,6 +119,7 @@ class ShmTransport final : public Transport {
   Arena arena_;
   bool arena_filled_ = false;
   std::vector<Peer> peers_;
+  Gate gate_;
   std::vector<pollfd> deaths_;  // traits_.wake_fds
   bool watches_all_ = true;     // deaths_ has a descriptor of every peer
   bool rings_peers_ = false;    // some peer has a doorbell
