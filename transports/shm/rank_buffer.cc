@@ -28,14 +28,17 @@ absl::Status RankBuffer::Write(std::span<const std::byte> source) const {
   return absl::OkStatus();
 }
 
-OfferedBuffer OfferUnmapped(std::span<const std::byte> buffer) {
-  return {.piece = {.memory = {.pid = getpid(), .bytes = buffer.size()},
+OwnProcess::OwnProcess() : pid_(getpid()) {}
+
+OfferedBuffer OwnProcess::OfferUnmapped(
+    std::span<const std::byte> buffer) const {
+  return {.piece = {.memory = {.pid = pid_, .bytes = buffer.size()},
                     .offset = reinterpret_cast<uint64_t>(buffer.data())},
           .kind = OfferedBuffer::kProcess};
 }
 
-std::optional<OfferedBuffer> OfferBuffer(std::span<const std::byte> buffer,
-                                         Unmapped unmapped) {
+std::optional<OfferedBuffer> OwnProcess::OfferBuffer(
+    std::span<const std::byte> buffer, Unmapped unmapped) const {
   const auto piece = FindShared(buffer.data(), buffer.size());
   if (piece.has_value())
     return OfferedBuffer{.piece = *piece, .kind = OfferedBuffer::kShared};
@@ -59,7 +62,7 @@ absl::StatusOr<RankBuffer> RankBufferCache::Find(const OfferedBuffer& offer,
   const SharedPiece& piece = offer.piece;
   if (offer.kind == OfferedBuffer::kProcess) {
     // Ranks may be threads of one process.
-    if (piece.memory.pid == getpid())
+    if (piece.memory.pid == own_->pid())
       return RankBuffer(reinterpret_cast<std::byte*>(piece.offset));
     return RankBuffer({.pid = piece.memory.pid, .address = piece.offset});
   }

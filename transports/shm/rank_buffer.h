@@ -7,7 +7,7 @@
 //
 // Thread rule: thread-compatible.
 //
-//   OfferedBuffer offer = OfferBuffer({input, bytes}, Unmapped::kOffered);
+//   auto offer = own_process.OfferBuffer({input, bytes}, Unmapped::kOffered);
 //   ... a peer: ASSIGN_OR_RETURN(RankBuffer buffer, cache.Find(offer, bytes));
 //   RETURN_IF_ERROR((buffer + 64).Read(target));
 #pragma once
@@ -53,12 +53,23 @@ struct OfferedBuffer {
   Kind kind = kNone;
 };
 
-// Of memory of any kind.
-OfferedBuffer OfferUnmapped(std::span<const std::byte> buffer);
+// Buffers of one process, as it offers and meets them. Asks for its number
+// once, since that's a system call.
+class OwnProcess {
+ public:
+  OwnProcess();
 
-// As a piece of shared memory, where it is one. Nothing where it's refused.
-std::optional<OfferedBuffer> OfferBuffer(std::span<const std::byte> buffer,
-                                         Unmapped unmapped);
+  pid_t pid() const { return pid_; }
+
+  // Of memory of any kind.
+  OfferedBuffer OfferUnmapped(std::span<const std::byte> buffer) const;
+  // As a piece of shared memory, where it is one. Nothing where it's refused.
+  std::optional<OfferedBuffer> OfferBuffer(std::span<const std::byte> buffer,
+                                           Unmapped unmapped) const;
+
+ private:
+  const pid_t pid_;
+};
 
 // Whether that can be an offer of so many bytes.
 bool HoldsBytes(const OfferedBuffer& offer, size_t bytes);
@@ -66,11 +77,14 @@ bool HoldsBytes(const OfferedBuffer& offer, size_t bytes);
 // Finds what a peer offers; mostly it's what it offered in the call before.
 class RankBufferCache {
  public:
+  explicit RankBufferCache(const OwnProcess* own) : own_(own) {}
+
   // An error if the offer doesn't hold `bytes`.
   absl::StatusOr<RankBuffer> Find(const OfferedBuffer& offer, size_t bytes,
                                   MappingTable& mappings);
 
  private:
+  const OwnProcess* own_;  // outlives this
   SharedReference reference_;
   SharedMapping mapping_;
 };

@@ -89,7 +89,8 @@ class ShmEngine final : public Engine {
         reaches_unmapped_(options.reaches_unmapped),
         gate_(options.gate),
         mappings_(kMappings),
-        caches_(2 * static_cast<size_t>(options.membership.ranks)),
+        caches_(2 * static_cast<size_t>(options.membership.ranks),
+                shm::RankBufferCache(&own_)),
         inputs_(static_cast<size_t>(options.membership.ranks)),
         outputs_(static_cast<size_t>(options.membership.ranks)),
         operands_(static_cast<size_t>(options.membership.ranks)),
@@ -144,6 +145,7 @@ class ShmEngine final : public Engine {
   const Membership membership_;
   const bool reaches_unmapped_;
   shm::Gate* const gate_;
+  const shm::OwnProcess own_;
   shm::MappingTable mappings_;
   // Inputs by rank, then outputs.
   std::vector<shm::RankBufferCache> caches_;
@@ -186,13 +188,13 @@ Offer ShmEngine::MakeOffer(const EngineCall& call) {
                             : Unmapped::kRefused;
   OfferedBuffers buffers = {.reaches_unmapped = reaches_unmapped_};
   if (ReachedByPeers(access.inputs, membership_.rank, call.root)) {
-    auto offered = shm::OfferBuffer(
+    auto offered = own_.OfferBuffer(
         {call.input, access.input_blocks ? all : block}, unmapped);
     if (!offered.has_value()) return {};
     buffers.input = *offered;
   }
   if (ReachedByPeers(access.outputs, membership_.rank, call.root)) {
-    auto offered = shm::OfferBuffer(
+    auto offered = own_.OfferBuffer(
         {call.output, access.output_blocks ? all : block}, unmapped);
     if (!offered.has_value()) return {};
     buffers.output = *offered;

@@ -22,16 +22,16 @@ static_assert(sizeof(OfferedBuffer) <= sizeof(MemoryOffer::bytes));
 ShmPeerMemory::ShmPeerMemory(Options options)
     : options_(std::move(options)),
       mappings_(kMappings),
-      caches_(options_.pids.size()) {}
+      caches_(options_.pids.size(), RankBufferCache(&own_)) {}
 
 std::optional<MemoryOffer> ShmPeerMemory::Offer(
     std::span<const std::byte> buffer, Unmapped unmapped) {
   if (!options_.reaches_unmapped) unmapped = Unmapped::kRefused;
   std::optional<OfferedBuffer> offered;
   if (options_.maps) {
-    offered = OfferBuffer(buffer, unmapped);
+    offered = own_.OfferBuffer(buffer, unmapped);
   } else if (unmapped == Unmapped::kOffered) {
-    offered = OfferUnmapped(buffer);
+    offered = own_.OfferUnmapped(buffer);
   }
   if (!offered.has_value()) return std::nullopt;
   MemoryOffer offer;

@@ -42,6 +42,7 @@ class ShmPeerMemory final : public PeerMemory {
 
  private:
   const Options options_;
+  const OwnProcess own_;
   MappingTable mappings_;
   std::vector<RankBufferCache> caches_;  // by peer
 };

@@ -104,7 +104,8 @@ TEST_F(ShmPeerMemoryTest, SaysThatAPeerHasLeft) {
 TEST_F(ShmPeerMemoryTest, RefusesOffersThatCannotBe) {
   const auto refused = [this](const auto& change) {
     for (const std::byte* memory : {heap_.data(), shared_}) {
-      OfferedBuffer buffer = *OfferBuffer({memory, kBytes}, kOffered);
+      OfferedBuffer buffer =
+          *OwnProcess().OfferBuffer({memory, kBytes}, kOffered);
       change(buffer);
       MemoryOffer offer;
       std::memcpy(offer.bytes.data(), &buffer, sizeof(buffer));
@@ -126,7 +127,7 @@ TEST_F(ShmPeerMemoryTest, RefusesOffersThatCannotBe) {
 
 // Then messages carry it.
 TEST_F(ShmPeerMemoryTest, SaysWhatItCannotReach) {
-  OfferedBuffer buffer = *OfferBuffer({shared_, kBytes}, kOffered);
+  OfferedBuffer buffer = *OwnProcess().OfferBuffer({shared_, kBytes}, kOffered);
   buffer.piece.memory.inode += 1;
   MemoryOffer offer;
   std::memcpy(offer.bytes.data(), &buffer, sizeof(buffer));
