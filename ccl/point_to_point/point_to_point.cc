@@ -67,7 +67,7 @@ struct PointToPoint::State {
   void StartSend(Transfer* send);
   void StartReceive(Transfer* receive);
   uint32_t NextId(const Peer& peer);
-  void Arrive(Arrived message);
+  void Arrive(Arrived&& message);
   void Deliver(Transfer* receive, const Arrived& message);
   void Accept(Transfer* receive);
   void Answer(MessageKind kind, Transfer* receive);
@@ -142,7 +142,7 @@ void PointToPoint::State::StartReceive(Transfer* receive) {
 
 // What nothing asked for yet leaves its slice, so that it holds up no message
 // behind it. A short send to oneself is then as good as sent.
-void PointToPoint::State::Arrive(Arrived message) {
+void PointToPoint::State::Arrive(Arrived&& message) {
   if (Transfer* receive =
           matcher.TakePosted(message.source, message.header.tag)) {
     Deliver(receive, message);

@@ -43,7 +43,8 @@ absl::Status CheckTransfer(const Transfer& transfer, Membership membership) {
         absl::StrCat("unknown data type; the types are 0 to ", kDataTypes - 1);
   } else if (transfer.bytes > kMaxBytes) {
     cause = "the count doesn't fit in memory (or is negative)";
-  } else if (transfer.bytes % element_bytes != 0) {
+  } else if ((transfer.bytes & (element_bytes - 1)) != 0) {
+    // Elements are powers of two: no division on the way of each message.
     cause = absl::StrCat("that's no whole number of ",
                          std::string(Name(transfer.type)), " elements");
   } else if (transfer.buffer == nullptr && transfer.bytes > 0) {
