@@ -22,13 +22,15 @@ namespace {
 
 struct GroupedCall {
   Communicator* communicator = nullptr;
-  Operation* operation = nullptr;  // one reference is the group's
+  // Without a request it's the group's own; with one, a reference is.
+  Operation* operation = nullptr;
   trncclRequest_t* request = nullptr;
 };
 
 struct Group {
   absl::Status refused;  // the first refusal
   std::vector<GroupedCall> calls;
+  std::vector<Operation*> blocking;  // of the same, where none has a request
 };
 
 Group& ThreadGroup() {
@@ -38,15 +40,10 @@ Group& ThreadGroup() {
 
 bool InGroup() { return group_depth > 0; }
 
-Operation* OnHeap() {
-  auto* operation = new Operation;
-  operation->on_heap = true;
-  return operation;
-}
-
-// Hands a heap operation to the group or the communicator.
+// Hands an operation that was made by `new` to the group or the communicator.
 trncclResult_t Start(Communicator* communicator, Operation* operation,
                      trncclRequest_t* request) {
+  operation->on_heap = request != nullptr;
   if (InGroup()) {
     if (request != nullptr) *request = nullptr;
     ThreadGroup().calls.push_back({communicator, operation, request});
@@ -91,10 +88,31 @@ absl::Status RefusalOf(const std::vector<GroupedCall>& calls,
   return absl::OkStatus();
 }
 
-absl::Status EndGroup(Group* group) {
-  const std::vector<GroupedCall> calls = std::exchange(group->calls, {});
-  absl::Status status =
-      RefusalOf(calls, std::exchange(group->refused, absl::OkStatus()));
+// Whether all are blocking and of one communicator: then this thread does what
+// they need itself.
+bool RunsAtOnce(const std::vector<GroupedCall>& calls) {
+  return !calls.empty() &&
+         std::all_of(calls.begin(), calls.end(), [&](const GroupedCall& call) {
+           return call.request == nullptr &&
+                  call.communicator == calls.front().communicator;
+         });
+}
+
+absl::Status RunAtOnce(Group* group) {
+  group->blocking.clear();
+  for (const GroupedCall& call : group->calls)
+    group->blocking.push_back(call.operation);
+  const absl::Status status =
+      group->calls.front().communicator->RunAll(group->blocking);
+  for (Operation* operation : group->blocking) delete operation;
+  return status;
+}
+
+absl::Status RunGroup(Group* group) {
+  const std::vector<GroupedCall>& calls = group->calls;
+  absl::Status status = std::exchange(group->refused, absl::OkStatus());
+  if (status.ok() && RunsAtOnce(calls)) return RunAtOnce(group);
+  status = RefusalOf(calls, status);
   if (!status.ok()) {
     for (const GroupedCall& call : calls) call.operation->Release();
     return status;
@@ -109,6 +127,12 @@ absl::Status EndGroup(Group* group) {
     status.Update(call.operation->status);
     call.operation->Release();
   }
+  return status;
+}
+
+absl::Status EndGroup(Group* group) {
+  absl::Status status = RunGroup(group);
+  group->calls.clear();
   return status;
 }
 
@@ -130,7 +154,7 @@ trncclResult_t IssueCollective(trncclComm* comm, const CollectiveCall& call,
     operation.call = call;
     return Returned((*communicator)->Run(&operation));
   }
-  Operation* operation = OnHeap();
+  auto* operation = new Operation;
   operation->call = call;
   operation->OwnCounts();
   return Start(*communicator, operation, request);
@@ -157,7 +181,7 @@ trncclResult_t IssueTransfer(trncclComm* comm, const Transfer& transfer,
     fill(&operation);
     return Returned((*communicator)->Run(&operation));
   }
-  Operation* operation = OnHeap();
+  auto* operation = new Operation;
   fill(operation);
   return Start(*communicator, operation, request);
 }

@@ -138,12 +138,11 @@ void Communicator::Release() {
     parts_.sleepers->WakeAll();
 }
 
-absl::Status Communicator::Run(Operation* operation) {
+absl::Status Communicator::RunAll(std::span<Operation* const> operations) {
   if (!TryAcquire()) [[unlikely]] {
-    // Another thread waits for an asynchronous call: this one joins its queue.
-    RETURN_IF_ERROR(Submit({&operation, 1}));
-    Wait(operation, kForever);
-    return std::move(operation->status);
+    // Another thread waits for an asynchronous call: these join its queue.
+    RETURN_IF_ERROR(Submit(operations));
+    return WaitForAll(operations);
   }
   if (failed_.load(std::memory_order_acquire)) [[unlikely]] {
     Release();
@@ -151,11 +150,21 @@ absl::Status Communicator::Run(Operation* operation) {
   }
   if (armed_) Disarm();
   if (submitted_.load(std::memory_order_relaxed)) TakeSubmissions();
-  Enqueue(operation);
-  Drive({.operation = operation});
+  for (Operation* operation : operations) Enqueue(operation);
+  Drive({.operation = operations.front()});
+  absl::Status status = WaitForAll(operations);
   if (unfinished_.load(std::memory_order_relaxed) > 0) [[unlikely]]
     progress_thread_->Notify();
-  return std::move(operation->status);
+  return status;
+}
+
+absl::Status Communicator::WaitForAll(std::span<Operation* const> operations) {
+  absl::Status status;
+  for (Operation* operation : operations) {
+    WaitFor({.operation = operation});
+    status.Update(std::move(operation->status));
+  }
+  return status;
 }
 
 absl::Status Communicator::Submit(std::span<Operation* const> operations) {

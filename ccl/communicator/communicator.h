@@ -85,7 +85,10 @@ class Communicator : public Drivable {
   }
 
   // A blocking call: returns its status when it's complete.
-  absl::Status Run(Operation* operation);
+  absl::Status Run(Operation* operation) { return RunAll({&operation, 1}); }
+  // Blocking calls as one submission, none of them on the heap: returns the
+  // first error when all are complete.
+  absl::Status RunAll(std::span<Operation* const> operations);
 
   // Runs a blocking collective if one of its shape has run before and was
   // small; false if not, and then nothing has happened.
@@ -142,6 +145,8 @@ class Communicator : public Drivable {
   };
   bool Reached(const Goal& goal) const;
   void WaitFor(const Goal& goal);
+  // The first error of all.
+  absl::Status WaitForAll(std::span<Operation* const> operations);
 
   bool TryAcquire();
   // Gives the token back; those who wait for it look again.
