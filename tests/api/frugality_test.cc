@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
 //
-// What a communicator costs while it isn't busy: memory, and processor time.
+// What a communicator costs: threads; and while it isn't busy, memory and
+// processor time.
 // Bounds of processor time are far above what's usual: they tell sleeping from
 // spinning, not fast from slow.
 #include <sys/resource.h>
@@ -9,7 +10,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,6 +55,33 @@ double CpuSeconds() {
 
 void SleepFor(int64_t milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
+
+auto ThreadCount() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                       std::filesystem::directory_iterator());
+}
+
+// They would have to be woken, and share the cores with those who wait. Stands
+// first: asynchronous calls make a thread that stays.
+TEST(Threads, AreNotMadeForGroupsOfBlockingCalls) {
+  RunRanks({.ranks = 2}, [](trncclComm_t comm, int rank) {
+    ASSERT_CALL_OK(trncclBarrier(comm, nullptr));
+    const auto before = ThreadCount();
+    for (const size_t count : {1, 100'000}) {
+      std::vector<float> out(count), in(count);
+      for (int round = 0; round < 100; ++round) {
+        ASSERT_CALL_OK(trncclGroupStart());
+        trncclSend(out.data(), count, trncclFloat32, 1 - rank, 0, comm,
+                   nullptr);
+        trncclRecv(in.data(), count, trncclFloat32, 1 - rank, 0, nullptr, comm,
+                   nullptr);
+        ASSERT_CALL_OK(trncclGroupEnd());
+      }
+    }
+    EXPECT_EQ(ThreadCount(), before);
+    ASSERT_CALL_OK(trncclBarrier(comm, nullptr));
+  });
 }
 
 // Messages of all kinds, by themselves: no engine takes them off the arena.
