@@ -26,7 +26,7 @@ constexpr size_t kMaxEagerBytes = 8 << 10;
 constexpr int kBurst = 16;
 // The most that one Advance() reads of peers' memory, for the same reason: some
 // tens of microseconds.
-constexpr size_t kReadBytes = 256 << 10;
+constexpr size_t kReadBytes = 512 << 10;
 
 // A control message that waits for room on its link.
 struct Outbound {
