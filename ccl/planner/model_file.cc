@@ -73,13 +73,13 @@ absl::Status ParseLine(const std::string& line, LinkModel* model) {
 LinkModel DefaultModel() {
   return {.same_node = {.latency_s = 150e-9,
                         .message_s = 20e-9,
-                        .seconds_per_byte = 0.05e-9},
+                        .seconds_per_byte = 0.06e-9},
           .other_node = {.latency_s = 15e-6,
                          .message_s = 2e-6,
                          .seconds_per_byte = 0.4e-9},
           .step_s = 30e-9,
-          .fold_seconds_per_byte = 0.03e-9,
-          .copy_seconds_per_byte = 0.05e-9,
+          .fold_seconds_per_byte = 0.04e-9,
+          .copy_seconds_per_byte = 0.06e-9,
           .peer_copy = {.call_s = 600e-9, .seconds_per_byte = 0.045e-9}};
 }
 

@@ -29,6 +29,7 @@ constexpr size_t kCopyBytes = 1024 << 10;
 constexpr size_t kFoldBytes = 512 << 10;
 constexpr size_t kMinOperandBytes = 16 << 10;
 constexpr size_t kMaxOperandBytes = 128 << 10;
+constexpr size_t kMinReducePartBytes = 128 << 10;
 // Memories of peers that stay mapped between calls.
 constexpr size_t kMappings = 256;
 
@@ -125,6 +126,7 @@ class ShmEngine final : public Engine {
   }
   bool Reaches(Reach reach, int rank) const;
   absl::Status FindBuffers(std::span<const Offer> offers);
+  bool LeavesAllToRoot() const;
   absl::Status PlanFold();
   absl::Status MakeBounces();
   void PlanCopies();
@@ -283,6 +285,13 @@ size_t PartBegin(size_t elements, size_t element_bytes,
   return std::min(elements, begin * per_line);
 }
 
+// The root of a short reduce has it sooner by itself than from others' hands:
+// lines that they write must come back out of their caches.
+bool ShmEngine::LeavesAllToRoot() const {
+  return call_.collective == Collective::kReduce &&
+         block_bytes() / static_cast<size_t>(ranks()) < kMinReducePartBytes;
+}
+
 absl::Status ShmEngine::PlanFold() {
   const auto count = static_cast<size_t>(call_.count);
   const auto rank = static_cast<size_t>(membership_.rank);
@@ -291,6 +300,8 @@ absl::Status ShmEngine::PlanFold() {
   if (access_.input_blocks) {
     first = rank * block_bytes();
     left_ = count;
+  } else if (LeavesAllToRoot()) {
+    left_ = membership_.rank == call_.root ? count : 0;
   } else {
     const size_t begin = PartBegin(count, call_.element_bytes, membership_);
     const size_t end =

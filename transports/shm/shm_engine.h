@@ -9,7 +9,8 @@
 // those buffers matter that a peer touches:
 //
 //   all-reduce      a part a rank, from all inputs into all outputs
-//   reduce          a part a rank, from all inputs into the root's output
+//   reduce          a part a rank, from all inputs into the root's output; a
+//                   short one by the root alone
 //   reduce-scatter  its block, from all inputs into its own output
 //   all-gather      all blocks, from all inputs into its own output
 //   broadcast       all, from the root's input into its own output
