@@ -154,9 +154,9 @@ TRNCCL_EXPORT trncclResult_t trncclGetVersion(int* version);
 /* A static, general text for a result code. Any thread; never NULL. */
 TRNCCL_EXPORT const char* trncclGetErrorString(trncclResult_t result);
 
-/* The text of the last error: of `comm`, or, with comm NULL, of the last failed
- * call of the calling thread. Valid until the next call of this function by
- * the same thread. "" if there was none. Any thread. */
+/* Why `comm` failed; or, while it's healthy, or NULL, the text of the last
+ * failed call of the calling thread, "" if there was none. Valid until the next
+ * call of this function by the same thread. Any thread. */
 TRNCCL_EXPORT const char* trncclGetLastError(trncclComm_t comm);
 
 /* ---- Communicators -------------------------------------------------------*/

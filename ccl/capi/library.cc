@@ -306,8 +306,10 @@ const char* trncclGetErrorString(trncclResult_t result) {
 
 const char* trncclGetLastError(trncclComm_t comm) {
   thread_local std::string text;
-  text = comm == nullptr ? trnccl::LastErrorText()
-                         : std::string(trnccl::FailureOf(comm).message());
+  const absl::Status failure =
+      comm == nullptr ? absl::OkStatus() : trnccl::FailureOf(comm);
+  text =
+      failure.ok() ? trnccl::LastErrorText() : std::string(failure.message());
   return text.c_str();
 }
 

@@ -211,6 +211,7 @@ void Communicator::End(const absl::Status& first_cause) {
   const absl::Status cause = LeaveBuffers(first_cause);
   {
     MutexLock lock(mutex_);
+    if (!failure_.ok()) failure_ = cause;
     transfers_.insert(transfers_.end(), submissions_.begin(),
                       submissions_.end());
     submissions_.clear();

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "ccl/base/check.h"
+#include "ccl/base/origin.h"
 
 namespace trnccl {
 
@@ -120,7 +122,7 @@ bool EngineStage::Take(int peer, const Incoming& message) {
 Advanced EngineStage::StartRun() {
   absl::StatusOr<EngineRun*> run = engine_->Start(job_.call, offers_);
   if (!run.ok()) {
-    status_ = std::move(run).status();
+    status_ = InCall(run.status());
     return Advanced::kFailed;
   }
   if (*run == nullptr) return Enter(Phase::kDeclined);
@@ -128,10 +130,19 @@ Advanced EngineStage::StartRun() {
   return Enter(Phase::kRun);
 }
 
+absl::Status EngineStage::InCall(const absl::Status& status) const {
+  const absl::Status told(
+      status.code(),
+      absl::StrCat("rank ", membership_.rank, ": ", DescribeCall(job_.envelope),
+                   ": ", absl::string_view(status.message())));
+  const std::optional<int> origin = OriginOf(status);
+  return origin.has_value() ? WithOrigin(told, *origin) : told;
+}
+
 Advanced EngineStage::AdvanceRun() {
   const absl::StatusOr<bool> done = run_->Advance();
   if (!done.ok()) {
-    status_ = done.status();
+    status_ = InCall(done.status());
     return Advanced::kFailed;
   }
   return *done ? Enter(Phase::kSendBarrier) : Advanced::kSomething;

@@ -68,6 +68,8 @@ class EngineStage {
   bool Take(int peer, const Incoming& message);
   Advanced StartRun();
   Advanced AdvanceRun();
+  // Says whose error it is and in which call.
+  absl::Status InCall(const absl::Status& status) const;
   Advanced Enter(Phase phase);
 
   Membership membership_;

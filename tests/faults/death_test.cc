@@ -45,6 +45,16 @@ trncclResult_t ManyOnTheEngine(trncclComm_t comm) {
   return result;
 }
 
+// The same on memory that the ranks reach through the kernel.
+trncclResult_t ManyOnTheHeap(trncclComm_t comm) {
+  std::vector<float> values(1 << 20, 1);
+  trncclResult_t result = trncclSuccess;
+  while (result == trncclSuccess)
+    result = trncclAllReduce(values.data(), values.data(), values.size(),
+                             trncclFloat32, trncclMax, comm, nullptr);
+  return result;
+}
+
 struct Scene {
   const char* name;
   Call call;         // of those who live on
@@ -59,12 +69,16 @@ const std::vector<Scene>& Scenes() {
   static const auto endless = [](trncclComm_t comm, int) {
     return ManyOnTheEngine(comm);
   };
+  static const auto endless_on_heap = [](trncclComm_t comm, int) {
+    return ManyOnTheHeap(comm);
+  };
   static const auto& all = *new std::vector<Scene>{
       {"InASmallCall", small, nullptr, "all_reduce #2"},
       {"InALargeCall",
        [](trncclComm_t comm, int) { return AllReduceOf(comm, 3 << 20); },
        nullptr, "all_reduce #2"},
       {"OnTheEngine", endless, endless, "all_reduce #"},
+      {"InMemoryOfEachOther", endless_on_heap, endless_on_heap, "all_reduce #"},
       {"InAReceive",
        [](trncclComm_t comm, int) {
          float value = 0;

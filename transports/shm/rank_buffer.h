@@ -34,6 +34,7 @@ class RankBuffer {
 
   // Null: only Read() and Write() reach it.
   std::byte* mapped() const { return mapped_; }
+  pid_t pid() const { return remote_.pid; }  // 0: it's mapped
   RankBuffer operator+(size_t bytes) const;
   bool operator==(const RankBuffer&) const = default;
 

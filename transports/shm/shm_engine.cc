@@ -92,6 +92,7 @@ class ShmEngine final : public Engine {
         mappings_(kMappings),
         caches_(2 * static_cast<size_t>(options.membership.ranks),
                 shm::RankBufferCache(&own_)),
+        pids_(static_cast<size_t>(options.membership.ranks)),
         inputs_(static_cast<size_t>(options.membership.ranks)),
         outputs_(static_cast<size_t>(options.membership.ranks)),
         operands_(static_cast<size_t>(options.membership.ranks)),
@@ -126,6 +127,9 @@ class ShmEngine final : public Engine {
   }
   bool Reaches(Reach reach, int rank) const;
   absl::Status FindBuffers(std::span<const Offer> offers);
+  // Says whose buffer couldn't be read or written.
+  absl::Status About(const RankBuffer& buffer,
+                     const absl::Status& status) const;
   bool LeavesAllToRoot() const;
   absl::Status PlanFold();
   absl::Status MakeBounces();
@@ -152,6 +156,7 @@ class ShmEngine final : public Engine {
   // Inputs by rank, then outputs.
   std::vector<shm::RankBufferCache> caches_;
 
+  std::vector<pid_t> pids_;  // by rank; of the last call's offers
   EngineCall call_;
   Access access_;
   std::vector<RankBuffer> inputs_;   // by rank; of the rest of a fold
@@ -233,6 +238,7 @@ absl::Status ShmEngine::FindBuffers(std::span<const Offer> offers) {
   for (int rank = 0; rank < ranks(); ++rank) {
     const auto r = static_cast<size_t>(rank);
     inputs_[r] = outputs_[r] = RankBuffer();
+    pids_[r] = 0;
     if (rank == membership_.rank) {
       inputs_[r] = RankBuffer(const_cast<std::byte*>(call_.input));
       if (Reaches(access_.outputs, rank))
@@ -244,12 +250,14 @@ absl::Status ShmEngine::FindBuffers(std::span<const Offer> offers) {
     if (Reaches(access_.inputs, rank)) {
       auto found = caches_[r].Find(buffers.input, input_bytes, mappings_);
       if (found.ok()) inputs_[r] = *found;
+      if (found.ok()) pids_[r] = found->pid();
       status.Update(found.status());
     }
     if (Reaches(access_.outputs, rank)) {
       auto found = caches_[r + static_cast<size_t>(ranks())].Find(
           buffers.output, output_bytes, mappings_);
       if (found.ok()) outputs_[r] = *found;
+      if (found.ok() && found->pid() != 0) pids_[r] = found->pid();
       status.Update(found.status());
     }
     if (status.ok()) continue;
@@ -258,6 +266,19 @@ absl::Status ShmEngine::FindBuffers(std::span<const Offer> offers) {
                                     ": ", absl::string_view(status.message())));
   }
   return absl::OkStatus();
+}
+
+// Not the kernel's own code: a process that's gone is a rank that died, which
+// the communicator finds out by itself.
+absl::Status ShmEngine::About(const RankBuffer& buffer,
+                              const absl::Status& status) const {
+  if (status.ok()) [[likely]]
+    return status;
+  const auto pid = std::find(pids_.begin(), pids_.end(), buffer.pid());
+  return absl::InternalError(absl::StrCat(
+      "shm engine: the buffers of rank ", pid - pids_.begin(), ": ",
+      absl::string_view(status.message()),
+      "; if it lives, TRNCCL_SHM_PEER_MEMORY=off on any rank does without"));
 }
 
 absl::StatusOr<EngineRun*> ShmEngine::Start(const EngineCall& call,
@@ -361,7 +382,8 @@ absl::Status ShmEngine::FoldPiece(size_t count) {
   for (size_t rank = 0; rank < inputs_.size(); ++rank) {
     operands_[rank] = inputs_[rank].mapped();
     if (operands_[rank] != nullptr) continue;
-    RETURN_IF_ERROR(inputs_[rank].Read({bounce(rank), bytes}));
+    RETURN_IF_ERROR(
+        About(inputs_[rank], inputs_[rank].Read({bounce(rank), bytes})));
     operands_[rank] = bounce(rank);
   }
   targets_.clear();
@@ -374,7 +396,7 @@ absl::Status ShmEngine::FoldPiece(size_t count) {
   if (mapped == results_.size()) return absl::OkStatus();
   for (const RankBuffer& result : results_) {
     if (result.mapped() == nullptr)
-      RETURN_IF_ERROR(result.Write({targets_[0], bytes}));
+      RETURN_IF_ERROR(About(result, result.Write({targets_[0], bytes})));
   }
   return absl::OkStatus();
 }
@@ -412,9 +434,11 @@ absl::StatusOr<bool> ShmEngine::AdvanceCopies() {
   Copy& copy = copies_.back();
   const size_t bytes = std::min(copy.bytes, kCopyBytes);
   if (copy.target.mapped() != nullptr) {
-    RETURN_IF_ERROR(copy.source.Read({copy.target.mapped(), bytes}));
+    RETURN_IF_ERROR(
+        About(copy.source, copy.source.Read({copy.target.mapped(), bytes})));
   } else {
-    RETURN_IF_ERROR(copy.target.Write({copy.source.mapped(), bytes}));
+    RETURN_IF_ERROR(
+        About(copy.target, copy.target.Write({copy.source.mapped(), bytes})));
   }
   copy.source = copy.source + bytes;
   copy.target = copy.target + bytes;
