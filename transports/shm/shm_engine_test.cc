@@ -252,7 +252,9 @@ std::vector<Case> Cases(int ranks) {
        {Collective::kAllReduce, Collective::kReduce, Collective::kReduceScatter,
         Collective::kAllGather, Collective::kBroadcast, Collective::kScatter,
         Collective::kGather, Collective::kAllToAll}) {
-    for (const int64_t count : {1, 3, 16, 17, 1000, 70'001, 200'003}) {
+    for (const int64_t count : {1, 17, 1000, 70'001, 200'003}) {
+      // Long enough for a reduce that isn't the root's alone.
+      if (count > 100'000 && collective != Collective::kReduce) continue;
       for (const Place place : {Place::kOut, Place::kIn}) {
         if (collective == Collective::kAllToAll && place == Place::kIn) {
           continue;
