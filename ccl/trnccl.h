@@ -257,6 +257,14 @@ TRNCCL_EXPORT trncclResult_t trncclRequestTest(trncclRequest_t request,
 TRNCCL_EXPORT trncclResult_t trncclRequestWait(trncclRequest_t request,
                                                int64_t patience_ms);
 
+/* Calls notify(context) once, when the call is complete: at once if it is, else
+ * from the thread that completes it, which may be the library's own. notify may
+ * test requests, free them and start calls; it must neither wait long nor
+ * destroy the communicator. One notice a request. Any thread. */
+TRNCCL_EXPORT trncclResult_t trncclRequestNotify(trncclRequest_t request,
+                                                 void (*notify)(void* context),
+                                                 void* context);
+
 /* Frees the request. An unfinished call goes on by itself: its buffers still
  * belong to the library until the communicator is finalized. */
 TRNCCL_EXPORT trncclResult_t trncclRequestFree(trncclRequest_t request);

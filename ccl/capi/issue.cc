@@ -75,6 +75,7 @@ void SubmitAll(const std::vector<GroupedCall>& calls) {
     for (Operation* operation : operations) {
       operation->status = status;
       operation->done.store(true);
+      operation->TakeNotice();
     }
   }
 }
@@ -227,6 +228,28 @@ trncclResult_t trncclRequestWait(trncclRequest_t request, int64_t patience_ms) {
   const bool done = operation->done.load(std::memory_order_acquire) ||
                     request->communicator->Wait(operation, patience_ms);
   return done ? trnccl::Returned(operation->status) : trncclInProgress;
+}
+
+trncclResult_t trncclRequestNotify(trncclRequest_t request,
+                                   void (*notify)(void*), void* context) {
+  if (request == nullptr || notify == nullptr) {
+    return trnccl::Returned(absl::InvalidArgumentError(
+        "trncclRequestNotify: the request or the function is null"));
+  }
+  const absl::Status ours = trnccl::CheckProcess(request->process_mark);
+  if (!ours.ok()) return trnccl::Returned(ours);
+  auto notice = std::make_unique<trnccl::Notice>(
+      trnccl::Notice{.notify = notify, .context = context});
+  if (request->operation->SetNotice(notice.get())) {
+    notice.release();
+    return trncclSuccess;
+  }
+  if (!request->operation->done.load(std::memory_order_acquire)) {
+    return trnccl::Returned(absl::FailedPreconditionError(
+        "trncclRequestNotify: the request has a notice already"));
+  }
+  notify(context);
+  return trncclSuccess;
 }
 
 trncclResult_t trncclRequestFree(trncclRequest_t request) {

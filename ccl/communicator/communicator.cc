@@ -125,6 +125,7 @@ Communicator::~Communicator() {
   if (!cause.ok()) TellPeers(cause);
   End(cause.ok() ? absl::AbortedError("the communicator was destroyed")
                  : cause);
+  Tell(std::exchange(notices_, {}));
 }
 
 bool Communicator::TryAcquire() {
@@ -133,9 +134,24 @@ bool Communicator::TryAcquire() {
 }
 
 void Communicator::Release() {
+  if (notices_.empty()) [[likely]] {
+    token_.store(false);
+    if (waiters_.load() > 0) [[unlikely]]
+      parts_.sleepers->WakeAll();
+    return;
+  }
+  // Who is told may make calls, and so take the token.
+  std::vector<Notice*> notices = std::exchange(notices_, {});
   token_.store(false);
-  if (waiters_.load() > 0) [[unlikely]]
-    parts_.sleepers->WakeAll();
+  if (waiters_.load() > 0) parts_.sleepers->WakeAll();
+  Tell(std::move(notices));
+}
+
+void Communicator::Tell(std::vector<Notice*> notices) {
+  for (Notice* notice : notices) {
+    notice->notify(notice->context);
+    delete notice;
+  }
 }
 
 absl::Status Communicator::RunAll(std::span<Operation* const> operations) {
@@ -248,6 +264,11 @@ void Communicator::Drive(const Goal& goal) {
   for (;;) {
     const bool moved = Advance();
     if (Reached(goal)) break;
+    if (!notices_.empty()) [[unlikely]] {
+      Release();
+      if (!Acquire(goal)) return;
+      continue;
+    }
     if (moved) {
       backoff.Reset();
       continue;

@@ -149,8 +149,10 @@ class Communicator : public Drivable {
   absl::Status WaitForAll(std::span<Operation* const> operations);
 
   bool TryAcquire();
-  // Gives the token back; those who wait for it look again.
+  // Gives the token back; those who wait for it look again, and those who asked
+  // for it are told what has completed.
   void Release();
+  static void Tell(std::vector<Notice*> notices);
   // Takes the token, or not if the goal is reached or the time over first.
   bool Acquire(const Goal& goal);
 
@@ -277,6 +279,7 @@ class Communicator : public Drivable {
   ShortCalls short_calls_;
   ShortRun short_run_;
   uint32_t calls_since_look_ = 0;    // RunShort() that didn't look around
+  std::vector<Notice*> notices_;     // of completed calls, not told yet
   Operation* queue_head_ = nullptr;  // collectives to come
   Operation* queue_tail_ = nullptr;
   std::vector<Operation*> transfers_;  // unfinished

@@ -32,6 +32,12 @@ struct ReceiveStatus {
   size_t count = 0;
 };
 
+// Whom to tell that a call is complete.
+struct Notice {
+  void (*notify)(void* context) = nullptr;
+  void* context = nullptr;
+};
+
 struct Operation {
   enum class Kind : uint8_t { kCollective, kTransfer };
 
@@ -51,6 +57,15 @@ struct Operation {
     if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
+  // Has `notice` told once it's complete; false if it's complete already. Owns
+  // the notice then.
+  bool SetNotice(Notice* notice) {
+    Notice* none = nullptr;
+    return noticed.compare_exchange_strong(none, notice);
+  }
+  // No notice from now on. What was set, or null.
+  Notice* TakeNotice() { return noticed.exchange(&kTaken); }
+
   std::atomic<bool> done = false;
   absl::Status status;  // once done
   std::atomic<int> references = 1;
@@ -62,6 +77,8 @@ struct Operation {
   std::optional<uint64_t> record;  // the recorder's, once it was taken up
   int64_t started_ns = 0;          // when its deadline began to run; 0: not yet
   std::vector<int64_t> counts;
+  static inline Notice kTaken;
+  std::atomic<Notice*> noticed = nullptr;
 };
 
 }  // namespace trnccl

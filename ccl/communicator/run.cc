@@ -296,7 +296,11 @@ void Communicator::Complete(Operation* operation, absl::Status status) {
   // Its owner may free a blocking call's operation as soon as it's done.
   const bool shared = operation->on_heap;
   operation->done.store(true);
-  if (shared) operation->Release();
+  if (shared) {
+    Notice* notice = operation->TakeNotice();
+    if (notice != nullptr) notices_.push_back(notice);
+    operation->Release();
+  }
   if (waiters_.load() > 0) [[unlikely]]
     parts_.sleepers->WakeAll();
 }
