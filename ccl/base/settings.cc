@@ -187,6 +187,14 @@ constexpr auto kRows = std::to_array<Row>({
         kEach, "TRNCCL_LOG_FILE",
         "File that the log is appended to; %h is the host, %p the process id. "
         "Empty is stderr."),
+    Bool<&Settings::as_gloo>(
+        kEach, "TRNCCL_AS_GLOO",
+        "For those who run PyTorch's own tests: whether their runner hands "
+        "PyTorch this backend where it would make Gloo's. No effect here."),
+    Choice<&Settings::torch_neuron>(
+        kEach, "TRNCCL_TORCH_NEURON", "auto|on",
+        "Whether the Python package registers the backend \"neuron\" with "
+        "PyTorch even where AWS's torch_neuronx has it. Read at import torch."),
     Number<&Settings::recorder_calls>(
         Kind::kInt, kEach, "TRNCCL_RECORDER_CALLS", {1, 1 << 20},
         "Last calls that the recorder keeps, a communicator."),

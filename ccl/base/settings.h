@@ -27,6 +27,7 @@ namespace trnccl {
 // The enumerators follow the order of the choices in the table.
 enum class Determinism : uint8_t { kDefault, kStrict };
 enum class WaitMode : uint8_t { kAuto, kSpin, kYield, kSleep };
+enum class TorchNeuron : uint8_t { kAuto, kOn };
 enum class SocketFamily : uint8_t { kAny, kIpv4, kIpv6 };
 
 // What each field means is said once, by its row.
@@ -50,6 +51,8 @@ struct Settings {
   std::vector<std::string> transport;
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;
+  bool as_gloo = false;
+  TorchNeuron torch_neuron = TorchNeuron::kAuto;
   int64_t recorder_calls = 2048;
   std::string tuning_file;
 };

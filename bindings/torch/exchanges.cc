@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The part of ProcessGroupNeuron that exchanges: all-to-all, messages,
+// barriers.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "bindings/torch/errors.h"
+#include "bindings/torch/process_group.h"
+
+namespace trnccl::torch_binding {
+namespace {
+
+using c10d::OpType;
+
+// The parts that the first dimension is split into, in elements of the type
+// that travels; even parts where there are no splits.
+std::vector<size_t> PartsOf(const Run& run, const at::Tensor& tensor,
+                            const std::vector<int64_t>& splits, int size,
+                            const ElementType& type) {
+  const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  const int64_t row = rows == 0 ? 0 : run.count() / rows;
+  std::vector<size_t> parts;
+  if (splits.empty()) {
+    TORCH_CHECK_VALUE(
+        rows % size == 0, "trnccl: all_to_all_single: the first dimension, ",
+        rows, ", isn't a multiple of ", size, " ranks; pass split sizes");
+    parts.assign(size,
+                 static_cast<size_t>(rows / size * row * type.per_element));
+    return parts;
+  }
+  TORCH_CHECK_VALUE(
+      static_cast<int>(splits.size()) == size &&
+          std::accumulate(splits.begin(), splits.end(), int64_t{0}) == rows &&
+          std::all_of(splits.begin(), splits.end(),
+                      [](int64_t split) { return split >= 0; }),
+      "trnccl: all_to_all_single: the split sizes must be ", size,
+      " numbers that add up to the first dimension, ", rows);
+  for (const int64_t split : splits)
+    parts.push_back(static_cast<size_t>(split * row * type.per_element));
+  return parts;
+}
+
+bool Even(const std::vector<size_t>& parts) {
+  return std::all_of(parts.begin(), parts.end(),
+                     [&](size_t part) { return part == parts.front(); });
+}
+
+}  // namespace
+
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::alltoall_base(
+    at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+    std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
+  TORCH_CHECK_VALUE(output.scalar_type() == input.scalar_type(),
+                    "trnccl: all_to_all_single: the output is of ",
+                    output.scalar_type(), ", the input of ",
+                    input.scalar_type());
+  auto in = std::make_shared<Run>(input, Run::kIn);
+  auto out = std::make_shared<Run>(output, Run::kOut);
+  const ElementType type = TypeOfMoved(in->type());
+  const auto sent = PartsOf(*in, input, input_splits, getSize(), type);
+  const auto received = PartsOf(*out, output, output_splits, getSize(), type);
+  // Alike on all ranks: whoever has splits may be the only one.
+  const bool even = input_splits.empty() && output_splits.empty();
+  TORCH_CHECK_VALUE(!even || (Even(sent) && sent == received),
+                    "trnccl: all_to_all_single: without split sizes, input "
+                    "and output must have as many elements");
+  Call call = CallOf(OpType::ALLTOALL_BASE, "all_to_all", options);
+  call.inputs = {input};
+  call.outputs = {output};
+  call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
+    return trncclAllToAllV(in->data(), sent.data(), nullptr, out->data(),
+                           received.data(), nullptr, type.type, comm_, request);
+  };
+  call.finish = [in, out] { out->Finish(); };
+  return Launch(std::move(call));
+}
+
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::alltoall(
+    Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == getSize() &&
+                        static_cast<int>(inputs.size()) == getSize(),
+                    "trnccl: all_to_all needs ", getSize(),
+                    " inputs and outputs, not ", inputs.size(), " and ",
+                    outputs.size());
+  auto in = std::make_shared<Rows>(inputs, Run::kIn);
+  auto out = std::make_shared<Rows>(outputs, Run::kOut);
+  TORCH_CHECK_VALUE(in->type() == out->type(),
+                    "trnccl: all_to_all: the outputs are of ", out->type(),
+                    ", the inputs of ", in->type());
+  const ElementType type = TypeOfMoved(in->type());
+  const auto counted = [&](const std::vector<int64_t>& counts) {
+    std::vector<size_t> result;
+    for (const int64_t count : counts)
+      result.push_back(static_cast<size_t>(count * type.per_element));
+    return result;
+  };
+  const auto sent = counted(in->counts());
+  const auto received = counted(out->counts());
+  Call call = CallOf(OpType::ALLTOALL, "all_to_all", options);
+  call.inputs = inputs;
+  call.outputs = outputs;
+  call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
+    return trncclAllToAllV(in->data(), sent.data(), nullptr, out->data(),
+                           received.data(), nullptr, type.type, comm_, request);
+  };
+  call.finish = [in, out] { out->Finish(); };
+  return Launch(std::move(call));
+}
+
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::send(Tensors& tensors,
+                                                         int destination,
+                                                         int tag) {
+  const at::Tensor& tensor = OnlyOne(tensors, "send");
+  auto run = std::make_shared<Run>(tensor, Run::kIn);
+  const ElementType type = TypeOfMoved(run->type());
+  Call call{.type = OpType::SEND, .title = "send"};
+  call.inputs = {tensor};
+  call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
+    return trncclSend(run->data(),
+                      static_cast<size_t>(run->count() * type.per_element),
+                      type.type, destination, tag, comm_, request);
+  };
+  call.finish = [run] {};
+  return Launch(std::move(call));
+}
+
+ProcessGroupNeuron::Call ProcessGroupNeuron::ReceiveCall(
+    const at::Tensor& tensor, int source, int tag) {
+  auto run = std::make_shared<Run>(tensor, Run::kOut);
+  const ElementType type = TypeOfMoved(run->type());
+  Call call{.type = OpType::RECV, .title = "recv"};
+  call.outputs = {tensor};
+  call.start = [=, this](WorkNeuron& work, trncclRequest_t* request) {
+    return trncclRecv(run->data(),
+                      static_cast<size_t>(run->count() * type.per_element),
+                      type.type, source, tag, work.status(), comm_, request);
+  };
+  call.finish = [run] { run->Finish(); };
+  return call;
+}
+
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::recv(Tensors& tensors,
+                                                         int source, int tag) {
+  return Launch(ReceiveCall(OnlyOne(tensors, "recv"), source, tag));
+}
+
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::recvAnysource(
+    Tensors& tensors, int tag) {
+  Call call = ReceiveCall(OnlyOne(tensors, "recv"), TRNCCL_ANY_SOURCE, tag);
+  call.type = OpType::RECVANYSOURCE;
+  call.title = "recv";
+  return Launch(std::move(call));
+}
+
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::barrier(
+    const c10d::BarrierOptions& options) {
+  Call call = CallOf(OpType::BARRIER, "barrier", options);
+  call.start = [this](WorkNeuron&, trncclRequest_t* request) {
+    return trncclBarrier(comm_, request);
+  };
+  return Launch(std::move(call));
+}
+
+// By the store, so that a rank that doesn't come costs nothing but the error.
+void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& options,
+                                          bool wait_all_ranks) {
+  const auto timeout = options.timeout == c10d::kUnsetTimeout
+                           ? options_->timeout
+                           : options.timeout;
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  const std::string key =
+      c10::str("monitored_barrier/", ++monitored_barriers_, "/");
+  const auto await = [&](const std::string& name) {
+    for (auto pause = std::chrono::microseconds(50);
+         !store_->check({key + name});
+         pause = std::min(pause * 2, std::chrono::microseconds(5000))) {
+      if (std::chrono::steady_clock::now() >= until) return false;
+      std::this_thread::sleep_for(pause);
+    }
+    return true;
+  };
+  const auto fail = [&](const std::string& why) {
+    C10_THROW_ERROR(DistBackendError,
+                    c10::str("[", Where(), "]: monitoredBarrier: ", why));
+  };
+  if (getRank() != 0) {
+    store_->set(key + std::to_string(getRank()), std::vector<uint8_t>{1});
+    if (!await("result"))
+      fail(c10::str("rank 0 didn't answer within ", timeout.count(), " ms"));
+    const std::vector<uint8_t> result = store_->get(key + "result");
+    if (result.size() > 1)
+      fail(c10::str("this rank came, but ",
+                    std::string(result.begin() + 1, result.end())));
+    return;
+  }
+  std::vector<int> missing;
+  for (int rank = 1; rank < getSize(); ++rank) {
+    if (await(std::to_string(rank))) continue;
+    missing.push_back(rank);
+    if (!wait_all_ranks) break;
+  }
+  std::string why;
+  if (!missing.empty()) {
+    why = c10::str(
+        missing.size() == 1 ? "rank " : "ranks ", c10::Join(", ", missing),
+        " failed to pass monitoredBarrier in ", timeout.count(), " ms");
+  }
+  store_->set(key + "result", "." + why);
+  if (!why.empty()) fail(why);
+}
+
+}  // namespace trnccl::torch_binding

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// A backend of torch.distributed on the library's C interface: each c10d call
+// becomes one call of a communicator, or a group of them.
+//
+// A call that c10d marks as synchronous runs in the caller's thread, and is
+// complete when it returns; any other completes by itself. Tensors may have any
+// layout (tensors.h).
+//
+// Thread rule: calls from one thread at a time, as with all backends; Work,
+// abort() and getError() from any.
+//
+//   auto group = ProcessGroupNeuron::Create(store, {.rank = 0, .size = 2});
+//   group->allreduce(tensors)->wait();
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/tensors.h"
+#include "bindings/torch/torch_names.h"
+#include "bindings/torch/types.h"
+#include "bindings/torch/work.h"
+#include "ccl/trnccl.h"
+
+namespace trnccl::torch_binding {
+
+class ProcessGroupNeuron final : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+  using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+  using StorePointer = c10::intrusive_ptr<c10d::Store>;
+
+  struct Options : c10d::Backend::Options {
+    explicit Options(
+        std::string backend_name = "neuron",
+        std::chrono::milliseconds deadline = kBackendDefaultTimeout)
+        : c10d::Backend::Options(std::move(backend_name), deadline) {}
+  };
+  using OptionsPointer = c10::intrusive_ptr<Options>;
+
+  // All ranks of the group must make it; they find each other by the store.
+  ProcessGroupNeuron(const StorePointer& store, int rank, int size,
+                     OptionsPointer options);
+  ~ProcessGroupNeuron() override;
+
+  const std::string getBackendName() const override {
+    return options_->backend;
+  }
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override {
+    return options_;
+  }
+  OptionsPointer options() const { return options_; }
+  bool supportsSplitting() const override { return true; }
+  bool supportsCoalescing() const override { return true; }
+  bool supportsShrinking() const override { return true; }
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+
+  WorkPointer broadcast(Tensors& tensors,
+                        const c10d::BroadcastOptions& options) override;
+  WorkPointer allreduce(Tensors& tensors,
+                        const c10d::AllreduceOptions& options) override;
+  WorkPointer allreduce_coalesced(
+      Tensors& tensors,
+      const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPointer reduce(Tensors& tensors,
+                     const c10d::ReduceOptions& options) override;
+  WorkPointer allgather(TensorLists& outputs, Tensors& inputs,
+                        const c10d::AllgatherOptions& options) override;
+  WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPointer allgather_coalesced(
+      TensorLists& outputs, Tensors& inputs,
+      const c10d::AllgatherOptions& options) override;
+  WorkPointer allgather_into_tensor_coalesced(
+      Tensors& outputs, Tensors& inputs,
+      const c10d::AllgatherOptions& options) override;
+  WorkPointer gather(TensorLists& outputs, Tensors& inputs,
+                     const c10d::GatherOptions& options) override;
+  WorkPointer scatter(Tensors& outputs, TensorLists& inputs,
+                      const c10d::ScatterOptions& options) override;
+  WorkPointer reduce_scatter(
+      Tensors& outputs, TensorLists& inputs,
+      const c10d::ReduceScatterOptions& options) override;
+  WorkPointer _reduce_scatter_base(
+      at::Tensor& output, at::Tensor& input,
+      const c10d::ReduceScatterOptions& options) override;
+  WorkPointer reduce_scatter_tensor_coalesced(
+      Tensors& outputs, Tensors& inputs,
+      const c10d::ReduceScatterOptions& options) override;
+  WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input,
+                            std::vector<int64_t>& output_splits,
+                            std::vector<int64_t>& input_splits,
+                            const c10d::AllToAllOptions& options) override;
+  WorkPointer alltoall(Tensors& outputs, Tensors& inputs,
+                       const c10d::AllToAllOptions& options) override;
+  WorkPointer barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options,
+                        bool wait_all_ranks) override;
+
+  WorkPointer send(Tensors& tensors, int destination, int tag) override;
+  WorkPointer recv(Tensors& tensors, int source, int tag) override;
+  WorkPointer recvAnysource(Tensors& tensors, int tag) override;
+
+  void startCoalescing() override;
+  WorkPointer endCoalescing() override;
+
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  c10d::ErrorType getError() override;
+  void abort() override;
+  void shutdown() override;
+
+  c10::intrusive_ptr<c10d::Backend> split(
+      const StorePointer& store, const std::vector<int>& ranks,
+      const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
+  c10::intrusive_ptr<c10d::Backend> merge(
+      const StorePointer& store,
+      const c10::intrusive_ptr<c10d::Backend::Options>& options,
+      const int& rank, const int& size) override;
+  c10::intrusive_ptr<c10d::Backend> shrink(
+      const std::vector<int64_t>& ranks_to_exclude, int flags,
+      const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
+
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+  std::shared_ptr<c10::Allocator> getMemAllocator() override;
+
+  // The recorder's last calls, as PyTorch's flight recorder dumps them.
+  std::string DumpCalls() const;
+
+ private:
+  // What a call is, and how it's started.
+  struct Call {
+    c10d::OpType type = c10d::OpType::UNKNOWN;
+    const char* title = nullptr;  // "all_reduce"; null: not for the profiler
+    Tensors inputs;
+    Tensors outputs;
+    std::function<void()> finish;
+    std::function<trncclResult_t(WorkNeuron& work, trncclRequest_t* request)>
+        start;
+    std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
+    bool asynchronous = true;
+  };
+  WorkPointer Launch(Call call);
+  // Several calls, started as one.
+  WorkPointer LaunchAll(std::vector<Call> calls);
+
+  template <typename Options>
+  static Call CallOf(c10d::OpType type, const char* title,
+                     const Options& options) {
+    Call call{.type = type, .title = title};
+    call.timeout = options.timeout;
+    call.asynchronous = options.asyncOp;
+    return call;
+  }
+
+  Call AllReduceCall(const at::Tensor& tensor,
+                     const c10d::AllreduceOptions& options);
+  Call AllGatherCall(const at::Tensor& output, const at::Tensor& input,
+                     const c10d::AllgatherOptions& options);
+  Call AllGatherCall(const Tensors& outputs, const at::Tensor& input,
+                     const c10d::AllgatherOptions& options);
+  Call ReduceScatterCall(const at::Tensor& output, const at::Tensor& input,
+                         const c10d::ReduceScatterOptions& options);
+  WorkPointer ExchangeRows(const Rows& outputs, const Rows& inputs,
+                           const c10d::AllToAllOptions& options);
+  Call ReceiveCall(const at::Tensor& tensor, int source, int tag);
+
+  // Of one call alone, where it isn't the group's.
+  class Deadline;
+
+  // "neuron:all_reduce", for as long as the process lives.
+  const char* TitleOf(const char* call) const;
+  std::string Where() const;  // "rank 0 of group world"
+  void Connect(const StorePointer& store);
+  c10::intrusive_ptr<c10d::Backend> MakeFrom(
+      const StorePointer& store, const std::vector<int64_t>& members,
+      const c10::intrusive_ptr<c10d::Backend::Options>& options);
+
+  StorePointer store_;
+  OptionsPointer options_;
+  trncclComm_t comm_ = nullptr;
+  std::atomic<uint64_t> sequence_ = 0;
+  uint64_t monitored_barriers_ = 0;
+  uint64_t shrinks_ = 0;
+  bool coalescing_ = false;
+  std::vector<c10::intrusive_ptr<WorkNeuron>> coalesced_;
+};
+
+}  // namespace trnccl::torch_binding
