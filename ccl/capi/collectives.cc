@@ -46,11 +46,17 @@ CollectiveCall Call(Collective collective, const void* send, void* recv,
           .output_counts = Even(count)};
 }
 
+// Whether the number stands for itself, and not for one of a communicator's
+// own.
+bool IsPlain(trncclRedOp_t op) {
+  return op >= 0 && op < trnccl::kReduceOps &&
+         op != static_cast<int>(trnccl::ReduceOp::kPremulSum);
+}
+
 // Looks up the operator's factor where it's one of the communicator's own.
 absl::Status SetOperator(trncclComm* comm, trncclRedOp_t op,
                          CollectiveCall* call) {
-  if (op >= 0 && op < trnccl::kReduceOps &&
-      op != static_cast<int>(trnccl::ReduceOp::kPremulSum)) {
+  if (IsPlain(op)) {
     call->op = static_cast<trnccl::ReduceOp>(op);
     return absl::OkStatus();
   }
@@ -104,10 +110,7 @@ trncclResult_t IssueAnew(const EvenCall& even, trncclComm* comm,
 
 [[gnu::always_inline]] inline trncclResult_t IssueEven(
     const EvenCall& even, trncclComm* comm, trncclRequest_t* request) {
-  const bool has_plain_op =
-      even.op >= 0 && even.op < trnccl::kReduceOps &&
-      even.op != static_cast<int>(trnccl::ReduceOp::kPremulSum);
-  if (request == nullptr && has_plain_op) {
+  if (request == nullptr && IsPlain(even.op)) {
     const trnccl::CallShape shape{even.collective, even.type,
                                   static_cast<trnccl::ReduceOp>(even.op),
                                   even.root};

@@ -134,20 +134,17 @@ bool Communicator::TryAcquire() {
 }
 
 void Communicator::Release() {
-  if (notices_.empty()) [[likely]] {
-    token_.store(false);
-    if (waiters_.load() > 0) [[unlikely]]
-      parts_.sleepers->WakeAll();
-    return;
-  }
   // Who is told may make calls, and so take the token.
-  std::vector<Notice*> notices = std::exchange(notices_, {});
+  std::vector<Notice*> notices;
+  if (!notices_.empty()) [[unlikely]]
+    notices.swap(notices_);
   token_.store(false);
-  if (waiters_.load() > 0) parts_.sleepers->WakeAll();
-  Tell(std::move(notices));
+  if (waiters_.load() > 0) [[unlikely]]
+    parts_.sleepers->WakeAll();
+  Tell(notices);
 }
 
-void Communicator::Tell(std::vector<Notice*> notices) {
+void Communicator::Tell(std::span<Notice* const> notices) {
   for (Notice* notice : notices) {
     notice->notify(notice->context);
     delete notice;

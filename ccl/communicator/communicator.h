@@ -152,7 +152,7 @@ class Communicator : public Drivable {
   // Gives the token back; those who wait for it look again, and those who asked
   // for it are told what has completed.
   void Release();
-  static void Tell(std::vector<Notice*> notices);
+  static void Tell(std::span<Notice* const> notices);
   // Takes the token, or not if the goal is reached or the time over first.
   bool Acquire(const Goal& goal);
 
