@@ -13,23 +13,6 @@ namespace {
 
 using c10d::OpType;
 
-size_t Counted(int64_t elements, const ElementType& type) {
-  return static_cast<size_t>(elements * type.per_element);
-}
-
-std::vector<size_t> Counted(const std::vector<int64_t>& elements,
-                            const ElementType& type) {
-  std::vector<size_t> counts;
-  for (const int64_t count : elements) counts.push_back(Counted(count, type));
-  return counts;
-}
-
-void CheckSameType(const char* call, at::ScalarType output,
-                   at::ScalarType input) {
-  TORCH_CHECK_VALUE(output == input, "trnccl: ", call, ": the output is of ",
-                    output, ", the input of ", input);
-}
-
 void CheckCount(const char* call, int64_t output, int64_t wanted) {
   TORCH_CHECK_VALUE(output == wanted, "trnccl: ", call, ": ", wanted,
                     " elements are due, but a tensor has ", output);

@@ -52,13 +52,23 @@ bool Even(const std::vector<size_t>& parts) {
 
 }  // namespace
 
+template <typename Buffer>
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::Exchange(
+    Call call, const std::shared_ptr<Buffer>& out,
+    const std::shared_ptr<Buffer>& in, const ExchangedParts& parts) {
+  call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
+    return trncclAllToAllV(in->data(), parts.sent.data(), nullptr, out->data(),
+                           parts.received.data(), nullptr, parts.type, comm_,
+                           request);
+  };
+  call.finish = [in, out] { out->Finish(); };
+  return Launch(std::move(call));
+}
+
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::alltoall_base(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
-  TORCH_CHECK_VALUE(output.scalar_type() == input.scalar_type(),
-                    "trnccl: all_to_all_single: the output is of ",
-                    output.scalar_type(), ", the input of ",
-                    input.scalar_type());
+  CheckSameType("all_to_all_single", output.scalar_type(), input.scalar_type());
   auto in = std::make_shared<Run>(input, Run::kIn);
   auto out = std::make_shared<Run>(output, Run::kOut);
   const ElementType type = TypeOfMoved(in->type());
@@ -72,12 +82,7 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::alltoall_base(
   Call call = CallOf(OpType::ALLTOALL_BASE, "all_to_all", options);
   call.inputs = {input};
   call.outputs = {output};
-  call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
-    return trncclAllToAllV(in->data(), sent.data(), nullptr, out->data(),
-                           received.data(), nullptr, type.type, comm_, request);
-  };
-  call.finish = [in, out] { out->Finish(); };
-  return Launch(std::move(call));
+  return Exchange(std::move(call), out, in, {sent, received, type.type});
 }
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::alltoall(
@@ -89,27 +94,14 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::alltoall(
                     outputs.size());
   auto in = std::make_shared<Rows>(inputs, Run::kIn);
   auto out = std::make_shared<Rows>(outputs, Run::kOut);
-  TORCH_CHECK_VALUE(in->type() == out->type(),
-                    "trnccl: all_to_all: the outputs are of ", out->type(),
-                    ", the inputs of ", in->type());
+  CheckSameType("all_to_all", out->type(), in->type());
   const ElementType type = TypeOfMoved(in->type());
-  const auto counted = [&](const std::vector<int64_t>& counts) {
-    std::vector<size_t> result;
-    for (const int64_t count : counts)
-      result.push_back(static_cast<size_t>(count * type.per_element));
-    return result;
-  };
-  const auto sent = counted(in->counts());
-  const auto received = counted(out->counts());
   Call call = CallOf(OpType::ALLTOALL, "all_to_all", options);
   call.inputs = inputs;
   call.outputs = outputs;
-  call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
-    return trncclAllToAllV(in->data(), sent.data(), nullptr, out->data(),
-                           received.data(), nullptr, type.type, comm_, request);
-  };
-  call.finish = [in, out] { out->Finish(); };
-  return Launch(std::move(call));
+  return Exchange(
+      std::move(call), out, in,
+      {Counted(in->counts(), type), Counted(out->counts(), type), type.type});
 }
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::send(Tensors& tensors,

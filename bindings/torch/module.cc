@@ -16,11 +16,6 @@ namespace py = pybind11;
 
 using Made = c10::intrusive_ptr<c10d::Backend>;
 
-struct Wanted {
-  int rank = 0;
-  int size = 1;
-};
-
 Made Make(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
           const c10::intrusive_ptr<ProcessGroupNeuron::Options>& options) {
   return c10::make_intrusive<ProcessGroupNeuron>(store, rank, size, options);

@@ -170,8 +170,16 @@ class ProcessGroupNeuron final : public c10d::Backend {
                      const c10d::AllgatherOptions& options);
   Call ReduceScatterCall(const at::Tensor& output, const at::Tensor& input,
                          const c10d::ReduceScatterOptions& options);
-  WorkPointer ExchangeRows(const Rows& outputs, const Rows& inputs,
-                           const c10d::AllToAllOptions& options);
+  // By peer.
+  struct ExchangedParts {
+    std::vector<size_t> sent;
+    std::vector<size_t> received;
+    trncclDataType_t type;
+  };
+  template <typename Buffer>
+  WorkPointer Exchange(Call call, const std::shared_ptr<Buffer>& out,
+                       const std::shared_ptr<Buffer>& in,
+                       const ExchangedParts& parts);
   Call ReceiveCall(const at::Tensor& tensor, int source, int tag);
 
   // Of one call alone, where it isn't the group's.

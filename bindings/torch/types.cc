@@ -104,6 +104,23 @@ ElementType TypeOfMoved(at::ScalarType type) {
           .per_element = static_cast<int64_t>(c10::elementSize(type))};
 }
 
+size_t Counted(int64_t elements, const ElementType& type) {
+  return static_cast<size_t>(elements * type.per_element);
+}
+
+std::vector<size_t> Counted(const std::vector<int64_t>& elements,
+                            const ElementType& type) {
+  std::vector<size_t> counts;
+  for (const int64_t count : elements) counts.push_back(Counted(count, type));
+  return counts;
+}
+
+void CheckSameType(const char* call, at::ScalarType output,
+                   at::ScalarType input) {
+  TORCH_CHECK_VALUE(output == input, "trnccl: ", call, ": the output is of ",
+                    output, ", the input of ", input);
+}
+
 Operator::Operator(const c10d::ReduceOp& op, at::ScalarType type,
                    trncclComm_t comm)
     : comm_(comm) {

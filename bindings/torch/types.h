@@ -9,7 +9,9 @@
 //   const Operator sum(options.reduceOp, tensor.scalar_type(), comm);
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "bindings/torch/torch_names.h"
 #include "ccl/trnccl.h"
@@ -26,6 +28,15 @@ struct ElementType {
 trncclDataType_t TypeOfReduced(at::ScalarType type);
 // For calls that only move data: any type travels, if need be as bytes.
 ElementType TypeOfMoved(at::ScalarType type);
+
+// Elements of tensors as the call counts them.
+size_t Counted(int64_t elements, const ElementType& type);
+std::vector<size_t> Counted(const std::vector<int64_t>& elements,
+                            const ElementType& type);
+
+// ValueError unless both are the same.
+void CheckSameType(const char* call, at::ScalarType output,
+                   at::ScalarType input);
 
 // The operator of one call; a premultiplied sum is made for it.
 class Operator {
