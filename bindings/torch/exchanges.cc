@@ -110,7 +110,7 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::send(Tensors& tensors,
   const at::Tensor& tensor = OnlyOne(tensors, "send");
   auto run = std::make_shared<Run>(tensor, Run::kIn);
   const ElementType type = TypeOfMoved(run->type());
-  Call call{.type = OpType::SEND, .title = "send"};
+  Call call{.type = OpType::SEND, .title = "send", .peer = destination};
   call.inputs = {tensor};
   call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
     return trncclSend(run->data(),
@@ -125,7 +125,7 @@ ProcessGroupNeuron::Call ProcessGroupNeuron::ReceiveCall(
     const at::Tensor& tensor, int source, int tag) {
   auto run = std::make_shared<Run>(tensor, Run::kOut);
   const ElementType type = TypeOfMoved(run->type());
-  Call call{.type = OpType::RECV, .title = "recv"};
+  Call call{.type = OpType::RECV, .title = "recv", .peer = source};
   call.outputs = {tensor};
   call.start = [=, this](WorkNeuron& work, trncclRequest_t* request) {
     return trncclRecv(run->data(),

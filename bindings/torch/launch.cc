@@ -3,6 +3,7 @@
 //
 // The part of ProcessGroupNeuron that starts calls.
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -40,62 +41,91 @@ const char* ProcessGroupNeuron::TitleOf(const char* call) const {
   return titles.insert(options_->backend + ":" + call).first->c_str();
 }
 
+c10::intrusive_ptr<WorkNeuron> ProcessGroupNeuron::MakeWork(
+    Call* call, const char* profiler_title) {
+  if (!log_->described()) DescribeToLog();
+  const GroupLog::Entry entry = log_->Begin(
+      {.type = call->type,
+       .title = call->title,
+       .peer = call->peer,
+       .timeout = call->timeout == c10d::kUnsetTimeout ? options_->timeout
+                                                       : call->timeout},
+      call->inputs, call->outputs);
+  return c10::make_intrusive<WorkNeuron>(
+      WorkNeuron::Description{.rank = getRank(),
+                              .type = call->type,
+                              .title = profiler_title,
+                              .inputs = std::move(call->inputs),
+                              .outputs = std::move(call->outputs),
+                              .log = log_,
+                              .entry = entry,
+                              .finish = std::move(call->finish)});
+}
+
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::Launch(Call call) {
   TORCH_CHECK(comm_ != nullptr, Where(), " was shut down");
+  auto work = MakeWork(&call, TitleOf(call.title));
+  if (coalescing_) {
+    coalesced_.push_back({work, std::move(call.start), call.timeout});
+    return work;
+  }
   const Deadline deadline(comm_, call.timeout, options_->timeout);
-  auto work = c10::make_intrusive<WorkNeuron>(WorkNeuron::Description{
-      .rank = getRank(),
-      .type = call.type,
-      .title = call.title == nullptr ? nullptr : TitleOf(call.title),
-      .inputs = std::move(call.inputs),
-      .outputs = std::move(call.outputs),
-      .sequence = ++sequence_,
-      .finish = std::move(call.finish)});
-  if (!call.asynchronous && !coalescing_) {
+  if (!call.asynchronous) {
     const trncclResult_t result = call.start(*work, nullptr);
     work->Complete(result);
     if (result != trncclSuccess) work->wait(kNoTimeout);
     return work;
   }
   Check(call.start(*work, work->request()));
-  if (coalescing_) {
-    coalesced_.push_back(work);
-  } else {
-    work->Watch();
-  }
+  work->Watch();
   return work;
 }
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::LaunchAll(
     std::vector<Call> calls) {
-  if (calls.size() == 1) return Launch(std::move(calls[0]));
-  if (coalescing_) {
+  TORCH_CHECK(comm_ != nullptr, Where(), " was shut down");
+  if (calls.size() == 1 || coalescing_) {
     WorkPointer last;
     for (Call& call : calls) last = Launch(std::move(call));
     return last;
   }
-  // One event for the profiler, with all inputs.
-  for (size_t i = 1; i < calls.size(); ++i) {
-    calls[0].inputs.insert(calls[0].inputs.end(), calls[i].inputs.begin(),
-                           calls[i].inputs.end());
-    calls[i].title = nullptr;
+  // The profiler's event has all inputs.
+  Tensors inputs;
+  for (const Call& call : calls)
+    inputs.insert(inputs.end(), call.inputs.begin(), call.inputs.end());
+  std::swap(calls[0].inputs, inputs);
+  std::vector<CoalescedCall> started;
+  for (Call& call : calls) {
+    const char* title = started.empty() ? TitleOf(call.title) : nullptr;
+    const auto timeout = call.timeout;
+    auto work = MakeWork(&call, title);
+    started.push_back({std::move(work), std::move(call.start), timeout});
   }
-  startCoalescing();
-  try {
-    for (Call& call : calls) Launch(std::move(call));
-  } catch (...) {
-    // What was refused refuses the whole group.
-    coalesced_.clear();
-    coalescing_ = false;
-    trncclGroupEnd();
-    throw;
+  const bool asynchronous = calls[0].asynchronous;
+  auto work = StartTogether(std::move(started));
+  if (!asynchronous) work->wait(kNoTimeout);
+  return work;
+}
+
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::StartTogether(
+    std::vector<CoalescedCall> calls) {
+  Check(trncclGroupStart());
+  for (const CoalescedCall& call : calls) {
+    const Deadline deadline(comm_, call.timeout, options_->timeout);
+    // A refusal is the group's, told at its end.
+    static_cast<void>(call.start(*call.work, call.work->request()));
   }
-  return endCoalescing();
+  Check(trncclGroupEnd());
+  std::vector<c10::intrusive_ptr<WorkNeuron>> works;
+  for (CoalescedCall& call : calls) {
+    call.work->Watch();
+    works.push_back(std::move(call.work));
+  }
+  return c10::make_intrusive<CoalescedWork>(std::move(works));
 }
 
 void ProcessGroupNeuron::startCoalescing() {
   TORCH_CHECK(!coalescing_, Where(), ": startCoalescing() was called twice");
-  Check(trncclGroupStart());
   coalescing_ = true;
 }
 
@@ -103,10 +133,29 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::endCoalescing() {
   TORCH_CHECK(coalescing_, Where(),
               ": endCoalescing() without startCoalescing()");
   coalescing_ = false;
-  const auto works = std::exchange(coalesced_, {});
-  Check(trncclGroupEnd());
-  for (const auto& work : works) work->Watch();
-  return c10::make_intrusive<CoalescedWork>(works);
+  return StartTogether(std::exchange(coalesced_, {}));
+}
+
+void ProcessGroupNeuron::CancelCoalescing() {
+  coalescing_ = false;
+  coalesced_.clear();
+}
+
+void ProcessGroupNeuron::registerOnCompletionHook(GroupLog::Hook&& hook) {
+  log_->SetHook(std::move(hook));
+}
+
+void ProcessGroupNeuron::DescribeToLog() {
+  FlightRecorder::Group group{.name = options_->group_name,
+                              .description = getGroupDesc(),
+                              .rank = getRank()};
+  for (const uint64_t rank : options_->global_ranks_in_group)
+    group.ranks.push_back(static_cast<int64_t>(rank));
+  if (group.ranks.empty()) {
+    group.ranks.resize(static_cast<size_t>(getSize()));
+    std::iota(group.ranks.begin(), group.ranks.end(), 0);
+  }
+  log_->Describe(std::move(group));
 }
 
 }  // namespace trnccl::torch_binding

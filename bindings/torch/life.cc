@@ -31,7 +31,10 @@ trncclUniqueId IdOf(const std::vector<uint8_t>& bytes) {
 
 ProcessGroupNeuron::ProcessGroupNeuron(const StorePointer& store, int rank,
                                        int size, OptionsPointer options)
-    : Backend(rank, size), store_(store), options_(std::move(options)) {
+    : Backend(rank, size),
+      store_(store),
+      options_(std::move(options)),
+      log_(std::make_shared<GroupLog>(&FlightRecorder::Get())) {
   Connect(store);
   init();
 }

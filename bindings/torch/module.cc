@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "bindings/torch/flight_recorder.h"
 #include "bindings/torch/process_group.h"
 
 namespace trnccl::torch_binding {
@@ -46,8 +47,11 @@ PYBIND11_MODULE(_C, module) {
   py::class_<Group, c10d::Backend, c10::intrusive_ptr<Group>>(
       module, "ProcessGroupNeuron")
       .def_property_readonly("options", &Group::options)
+      .def("cancel_coalescing", &Group::CancelCoalescing)
       .def("dump_calls", &Group::DumpCalls,
            py::call_guard<py::gil_scoped_release>());
+  module.def("dump_flight_record",
+             [] { return py::bytes(FlightRecorder::Get().Dump()); });
   module.def("make", &Make, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("options"), py::call_guard<py::gil_scoped_release>());
 }

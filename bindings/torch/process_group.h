@@ -15,7 +15,6 @@
 //   group->allreduce(tensors)->wait();
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -23,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/torch/group_log.h"
 #include "bindings/torch/tensors.h"
 #include "bindings/torch/torch_names.h"
 #include "bindings/torch/types.h"
@@ -109,12 +109,19 @@ class ProcessGroupNeuron final : public c10d::Backend {
   WorkPointer recv(Tensors& tensors, int source, int tag) override;
   WorkPointer recvAnysource(Tensors& tensors, int tag) override;
 
+  // Calls in between are checked at once, and start together at the end.
   void startCoalescing() override;
   WorkPointer endCoalescing() override;
+  // Drops what was called since startCoalescing(), if it was.
+  void CancelCoalescing();
 
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {}
-  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  uint64_t getSequenceNumberForGroup() override { return log_->collectives(); }
+  void registerOnCompletionHook(GroupLog::Hook&& hook) override;
+  void waitForPendingWorks() override { log_->AwaitAll(); }
+  // Times are always taken.
+  void enableCollectivesTiming() override {}
   c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
@@ -140,18 +147,27 @@ class ProcessGroupNeuron final : public c10d::Backend {
   // What a call is, and how it's started.
   struct Call {
     c10d::OpType type = c10d::OpType::UNKNOWN;
-    const char* title = nullptr;  // "all_reduce"; null: not for the profiler
+    const char* title = nullptr;  // "all_reduce"
     Tensors inputs;
     Tensors outputs;
     std::function<void()> finish;
     std::function<trncclResult_t(WorkNeuron& work, trncclRequest_t* request)>
         start;
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
+    int peer = -1;  // of a message
     bool asynchronous = true;
   };
+  struct CoalescedCall {
+    c10::intrusive_ptr<WorkNeuron> work;
+    decltype(Call::start) start;
+    std::chrono::milliseconds timeout;
+  };
   WorkPointer Launch(Call call);
-  // Several calls, started as one.
+  // Several calls, started as one: one event for the profiler.
   WorkPointer LaunchAll(std::vector<Call> calls);
+  c10::intrusive_ptr<WorkNeuron> MakeWork(Call* call, const char* title);
+  // Starts all or, if one is refused, none.
+  WorkPointer StartTogether(std::vector<CoalescedCall> calls);
 
   template <typename Options>
   static Call CallOf(c10d::OpType type, const char* title,
@@ -193,14 +209,15 @@ class ProcessGroupNeuron final : public c10d::Backend {
       const StorePointer& store, const std::vector<int64_t>& members,
       const c10::intrusive_ptr<c10d::Backend::Options>& options);
 
+  void DescribeToLog();
   StorePointer store_;
   OptionsPointer options_;
   trncclComm_t comm_ = nullptr;
-  std::atomic<uint64_t> sequence_ = 0;
+  std::shared_ptr<GroupLog> log_;
   uint64_t monitored_barriers_ = 0;
   uint64_t shrinks_ = 0;
   bool coalescing_ = false;
-  std::vector<c10::intrusive_ptr<WorkNeuron>> coalesced_;
+  std::vector<CoalescedCall> coalesced_;
 };
 
 }  // namespace trnccl::torch_binding

@@ -26,10 +26,11 @@ WorkNeuron::WorkNeuron(Description description)
       inputs_(std::move(description.inputs)),
       outputs_(std::move(description.outputs)),
       finish_(std::move(description.finish)),
-      sequence_(description.sequence),
-      started_(std::chrono::steady_clock::now()) {}
+      log_(std::move(description.log)),
+      entry_(description.entry) {}
 
 WorkNeuron::~WorkNeuron() {
+  if (!completed_) log_->End(entry_, FlightRecorder::kDropped, entry_.started);
   if (request_ != nullptr) trncclRequestFree(request_);
 }
 
@@ -66,11 +67,18 @@ void WorkNeuron::Complete(trncclResult_t result) {
     const std::lock_guard<std::mutex> lock(mutex_);
     future = future_;
   }
-  if (future == nullptr) return;
-  if (exception == nullptr) {
+  if (future != nullptr) Tell(future.get());
+  log_->End(entry_,
+            exception == nullptr ? FlightRecorder::kCompleted
+                                 : FlightRecorder::kFailed,
+            finished_);
+}
+
+void WorkNeuron::Tell(c10::ivalue::Future* future) const {
+  if (exception_ == nullptr) {
     future->markCompleted(at::IValue(outputs_));
   } else {
-    future->setError(exception);
+    future->setError(exception_);
   }
 }
 
@@ -81,11 +89,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkNeuron::getFuture() {
   const auto future = future_;
   if (!completed_) return future;
   lock.unlock();
-  if (exception_ == nullptr) {
-    future->markCompleted(at::IValue(outputs_));
-  } else {
-    future->setError(exception_);
-  }
+  Tell(future.get());
   return future;
 }
 
@@ -99,7 +103,8 @@ bool WorkNeuron::wait(std::chrono::milliseconds timeout) {
       C10_THROW_ERROR(
           DistBackendError,
           c10::str("rank ", rank_, ": ", c10d::opTypeToString(retrieveOpType()),
-                   " #", sequence_, " isn't complete after ", timeout.count(),
+                   " #", entry_.sequence, " isn't complete after ",
+                   timeout.count(),
                    " ms, which is all that wait() was given; the "
                    "call goes on and can be waited for again"));
     }
@@ -117,7 +122,8 @@ bool WorkNeuron::wait(std::chrono::milliseconds timeout) {
 }
 
 float WorkNeuron::getDuration() const {
-  return std::chrono::duration<float, std::milli>(finished_ - started_).count();
+  return std::chrono::duration<float, std::milli>(finished_ - entry_.started)
+      .count();
 }
 
 bool CoalescedWork::isCompleted() {
@@ -131,7 +137,18 @@ bool CoalescedWork::isSuccess() const {
 }
 
 bool CoalescedWork::wait(std::chrono::milliseconds timeout) {
-  for (const auto& work : works_) work->wait(timeout);
+  const bool patient = timeout == kNoTimeout || timeout.count() < 0;
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  for (const auto& work : works_) {
+    if (patient) {
+      work->wait(kNoTimeout);
+      continue;
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        until - std::chrono::steady_clock::now());
+    // 0 would be for ever.
+    work->wait(std::max(left, std::chrono::milliseconds(1)));
+  }
   return true;
 }
 

@@ -14,9 +14,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "bindings/torch/group_log.h"
 #include "bindings/torch/torch_names.h"
 #include "ccl/trnccl.h"
 
@@ -30,7 +32,8 @@ class WorkNeuron final : public c10d::Work {
     const char* title = nullptr;  // for the profiler, "neuron:all_reduce"
     std::vector<at::Tensor> inputs;
     std::vector<at::Tensor> outputs;
-    uint64_t sequence = 0;
+    std::shared_ptr<GroupLog> log;
+    GroupLog::Entry entry;  // of the log
     // Once the call has succeeded, before anyone is told.
     std::function<void()> finish;
   };
@@ -53,20 +56,22 @@ class WorkNeuron final : public c10d::Work {
   int sourceRank() const override { return status_.source; }
   std::vector<at::Tensor> result() override { return outputs_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  uint64_t getSequencenumber() const override { return sequence_; }
+  uint64_t getSequencenumber() const override { return entry_.sequence; }
   float getDuration() const override;
 
  private:
   static void OnDone(void* work);
+  // Of the outcome, which is known.
+  void Tell(c10::ivalue::Future* future) const;
 
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> outputs_;
   std::function<void()> finish_;
-  uint64_t sequence_;
+  std::shared_ptr<GroupLog> log_;
+  GroupLog::Entry entry_;
   trncclRequest_t request_ = nullptr;
   trncclStatus_t status_ = {.source = -1, .tag = 0, .count = 0};
   c10::intrusive_ptr<c10::ivalue::Future> future_;
-  std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point finished_;
 };
 

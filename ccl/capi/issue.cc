@@ -44,6 +44,8 @@ bool InGroup() { return group_depth > 0; }
 trncclResult_t Start(Communicator* communicator, Operation* operation,
                      trncclRequest_t* request) {
   operation->on_heap = request != nullptr;
+  // As it's now, whichever thread takes it up later.
+  operation->timeout_ms = communicator->timeout_ms();
   if (InGroup()) {
     if (request != nullptr) *request = nullptr;
     ThreadGroup().calls.push_back({communicator, operation, request});

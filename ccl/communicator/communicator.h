@@ -114,6 +114,9 @@ class Communicator : public Drivable {
   // Finds out what has happened to peers while no call is on.
   void Watch();
 
+  int64_t timeout_ms() const {
+    return timeout_ms_.load(std::memory_order_relaxed);
+  }
   void set_timeout_ms(int64_t timeout_ms) { timeout_ms_.store(timeout_ms); }
   const Membership& membership() const { return parts_.membership; }
   const Settings& settings() const { return parts_.settings; }

@@ -128,8 +128,7 @@ void Communicator::TakeSubmissions() {
 }
 
 void Communicator::Enqueue(Operation* operation) {
-  if (operation->timeout_ms == 0)
-    operation->timeout_ms = timeout_ms_.load(std::memory_order_relaxed);
+  if (operation->timeout_ms == 0) operation->timeout_ms = timeout_ms();
   if (operation->kind == Operation::Kind::kTransfer) {
     Transfer& transfer = operation->transfer;
     if (transfer.direction == Transfer::kSend)

@@ -69,7 +69,7 @@ absl::Status Communicator::FinishShort(const ShortCall& call,
   operation.call = call.call;
   operation.call.input = buffers.input;
   operation.call.output = buffers.output;
-  operation.timeout_ms = timeout_ms_.load(std::memory_order_relaxed);
+  operation.timeout_ms = timeout_ms();
   operation.sequence = started.sequence;
   operation.record = started.record;
   current_ = &operation;
