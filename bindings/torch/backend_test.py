@@ -1,42 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) The trnccl Authors
-"""The backend under torch.distributed, between processes of this machine.
-
-Runs with the Python of .venv, which has the PyTorch that it's built for.
-"""
+"""The backend under torch.distributed, between processes of this machine."""
 
 import datetime
-import math
-import os
-import pathlib
-import sys
-import tempfile
 import unittest
 
-_HERE = pathlib.Path(__file__)
-_PYTHON = _HERE.resolve().parents[2] / ".venv" / "bin" / "python"
-if pathlib.Path(sys.prefix) != _PYTHON.parents[1]:
-    os.execv(_PYTHON, [str(_PYTHON), *sys.argv])
-sys.path.insert(0, str(_HERE.absolute().parent))
+import testing  # First: it chooses the Python.
+from testing import check_equal, values
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-import torch.multiprocessing as mp  # noqa: E402
-import trnccl  # noqa: E402,F401
-
-_TIMEOUT = datetime.timedelta(seconds=60)
-_REDUCED = (torch.float32, torch.float64, torch.bfloat16, torch.float16,
-            torch.int32, torch.int64, torch.uint8)
-_MOVED = _REDUCED + (torch.bool, torch.complex64, torch.float8_e4m3fn,
-                     torch.int16, torch.complex32)
-
-
-def values(rank, shape, dtype=torch.float32):
-    """Small whole numbers, unique by rank and position: sums are exact."""
-    count = math.prod(shape)
-    numbers = (torch.arange(count) * 3 + rank * 7 + 1) % 13
-    return numbers.reshape(shape).to(dtype)
+import torch
+import torch.distributed as dist
 
 
 def layouts(rank, dtype):
@@ -53,46 +27,41 @@ def layouts(rank, dtype):
         0, 3, 1, 2)
 
 
-def check_equal(found, wanted, what):
-    assert found.shape == wanted.shape, (what, found.shape, wanted.shape)
-    wide = torch.complex128 if found.is_complex() else torch.float64
-    assert torch.equal(found.to(wide), wanted.to(wide)), (what, found, wanted)
-
-
 def reductions(rank, size):
-    for dtype in _REDUCED:
+    for dtype in testing.REDUCED:
         for name, tensor in layouts(rank, dtype):
             what = f"{dtype} {name}"
-            all_ranks = [dict(layouts(r, dtype))[name] for r in range(size)]
-            wanted = torch.stack([t.double() for t in all_ranks]).sum(0)
+            all_ranks = torch.stack([testing.wide(
+                dict(layouts(r, dtype))[name]) for r in range(size)])
+            wanted = all_ranks.sum(0)
             mine = tensor.clone(memory_format=torch.preserve_format)
             dist.all_reduce(mine)
             check_equal(mine, wanted, what)
-            mine = tensor.clone(memory_format=torch.preserve_format)
-            dist.all_reduce(mine, op=dist.ReduceOp.MAX)
-            check_equal(mine, torch.stack(
-                [t.double() for t in all_ranks]).amax(0), what)
+            if not dtype.is_complex:
+                mine = tensor.clone(memory_format=torch.preserve_format)
+                dist.all_reduce(mine, op=dist.ReduceOp.MAX)
+                check_equal(mine, all_ranks.amax(0), what)
             mine = tensor.clone(memory_format=torch.preserve_format)
             dist.reduce(mine, dst=size - 1)
-            if rank == size - 1:
-                check_equal(mine, wanted, what)
+            check_equal(mine, wanted if rank == size - 1 else tensor, what)
         part = torch.empty(5, dtype=dtype)
-        whole = [values(r, (size * 5,), dtype) for r in range(size)]
-        dist.reduce_scatter_tensor(part, whole[rank])
-        total = torch.stack([t.double() for t in whole]).sum(0)
-        check_equal(part, total[rank * 5:rank * 5 + 5], dtype)
-        uneven = [total[i * (i + 1) // 2:][:i + 1] for i in range(size)]
-        inputs = [whole[rank][i * (i + 1) // 2:][:i + 1] for i in range(size)]
+        whole = values(rank, (size * 5,), dtype)
+        sums = testing.total(size, (size * 5,), dtype)
+        dist.reduce_scatter_tensor(part, whole)
+        check_equal(part, sums[rank * 5:rank * 5 + 5], dtype)
+        # Part i has i + 1 elements.
+        parts = [slice(i * (i + 1) // 2, (i + 1) * (i + 2) // 2)
+                 for i in range(size)]
         part = torch.empty(rank + 1, dtype=dtype)
-        dist.reduce_scatter(part, inputs)
-        check_equal(part, uneven[rank], dtype)
+        dist.reduce_scatter(part, [whole[p] for p in parts])
+        check_equal(part, sums[parts[rank]], dtype)
     mean = torch.full((3,), float(rank))
     dist.all_reduce(mean, op=dist.ReduceOp.AVG)
     check_equal(mean, torch.full((3,), (size - 1) / 2), "avg")
 
 
 def copies(rank, size):
-    for dtype in _MOVED:
+    for dtype in testing.MOVED:
         mine = values(rank, (3, 2), dtype)
         everyone = [values(r, (3, 2), dtype) for r in range(size)]
         found = [torch.empty_like(mine) for _ in range(size)]
@@ -164,12 +133,11 @@ def asynchronous(rank, size):
     while not all(work.is_completed() for work in works):
         pass
     for i, tensor in enumerate(tensors):
-        wanted = sum(values(r, (1000 + i,)) for r in range(size))
-        check_equal(tensor, wanted, i)
+        check_equal(tensor, testing.total(size, (1000 + i,)), i)
     turned = values(rank, (4, 6)).t()
     future = dist.all_reduce(turned, async_op=True).get_future()
     total = future.then(lambda f: f.value()[0].sum()).wait()
-    assert total == sum(values(r, (4, 6)).sum() for r in range(size))
+    assert total == testing.total(size, (4, 6)).sum()
     # A waiter's patience changes nothing.
     late = torch.empty(1)
     if rank == 0:
@@ -194,29 +162,23 @@ def groups(rank, size):
         if rank % 2 == 0:
             tensor = values(rank, (5,))
             dist.all_reduce(tensor, group=evens)
-            check_equal(tensor, sum(values(r, (5,))
-                                    for r in range(0, size, 2)), "evens")
+            check_equal(tensor, testing.total(range(0, size, 2), (5,)),
+                        "evens")
             dist.destroy_process_group(evens)
 
 
 def refusals(rank, size):
-    del size
-    for call, kind in (
-            (lambda: dist.all_reduce(torch.ones(1).expand(4)), ValueError),
-            (lambda: dist.all_reduce(torch.eye(2).to_sparse()), ValueError),
-            (lambda: dist.all_gather([torch.empty(2)], torch.empty(2)),
-             ValueError),
-            (lambda: dist.all_to_all_single(torch.empty(4), torch.empty(4),
-                                            [1, 1], [1, 1]), ValueError)):
-        try:
-            call()
-            raise AssertionError("not refused")
-        except kind as error:
-            assert str(error), error
+    for call in (
+            lambda: dist.all_reduce(torch.ones(1).expand(4)),
+            lambda: dist.all_reduce(torch.eye(2).to_sparse()),
+            lambda: dist.all_gather([torch.empty(2)], torch.empty(2)),
+            lambda: dist.all_to_all_single(torch.empty(4), torch.empty(4),
+                                           [1, 1], [1, 1])):
+        testing.check_refused(ValueError, call)
     # Nothing was lost.
-    tensor = torch.ones(2)
+    tensor = values(rank, (2,))
     dist.all_reduce(tensor)
-    assert rank >= 0 and tensor[0] == dist.get_world_size()
+    check_equal(tensor, testing.total(size, (2,)), "after refusals")
 
 
 def training(rank, size):
@@ -244,46 +206,23 @@ def training(rank, size):
         torch.testing.assert_close(other.grad.full_tensor(), one.grad)
 
 
-def run(rank, size, backend, store, body):
-    torch.set_num_threads(1)
-    dist.init_process_group(backend, store=dist.FileStore(store, size),
-                            rank=rank, world_size=size, timeout=_TIMEOUT)
-    body(rank, size)
-    dist.destroy_process_group()
+class Backend(testing.RanksTest):
 
+    def test_reduces_and_moves_every_type_and_layout(self):
+        self.check(reductions, copies, messages, sizes=(2, 3))
 
-class Backend(unittest.TestCase):
-
-    def check(self, body, sizes=(2, 3), backend="neuron"):
-        for size in sizes:
-            with self.subTest(body=body.__name__, size=size), \
-                    tempfile.TemporaryDirectory() as folder:
-                mp.spawn(run, (size, backend, folder + "/store", body), size)
-
-    def test_reduces_every_type_and_layout(self):
-        self.check(reductions)
-
-    def test_copies_every_type(self):
-        self.check(copies)
-
-    def test_brings_messages(self):
-        self.check(messages)
-
-    def test_completes_by_itself(self):
-        self.check(asynchronous, sizes=(2,))
+    def test_completes_by_itself_refuses_and_goes_on(self):
+        self.check(asynchronous, refusals)
 
     def test_makes_and_ends_groups(self):
         self.check(groups, sizes=(4,))
 
-    def test_refuses_and_goes_on(self):
-        self.check(refusals, sizes=(2,))
-
     def test_trains_as_one_process_would(self):
-        self.check(training, sizes=(2,))
+        self.check(training)
 
     def test_has_its_other_names(self):
-        for backend in ("trnccl", "cpu:neuron"):
-            self.check(groups, sizes=(2,), backend=backend)
+        for backend in testing.NAMES[1:]:
+            self.check(groups, backend=backend)
 
 
 if __name__ == "__main__":
