@@ -43,7 +43,9 @@ ProcessGroupNeuron::Call ProcessGroupNeuron::AllReduceCall(
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
-  return Launch(AllReduceCall(OnlyOne(tensors, "all_reduce"), options));
+  const at::Tensor& tensor = OnlyOne(tensors, "all_reduce");
+  if (tensor.layout() == at::kSparse) return allreduce_sparse(tensors, options);
+  return Launch(AllReduceCall(tensor, options));
 }
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::allreduce_coalesced(

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include "bindings/torch/errors.h"
@@ -126,7 +125,8 @@ ProcessGroupNeuron::Call ProcessGroupNeuron::ReceiveCall(
   auto run = std::make_shared<Run>(tensor, Run::kOut);
   const ElementType type = TypeOfMoved(run->type());
   Call call{.type = OpType::RECV, .title = "recv", .peer = source};
-  call.outputs = {tensor};
+  // PyTorch's profiles show what's received into among the inputs.
+  call.inputs = call.outputs = {tensor};
   call.start = [=, this](WorkNeuron& work, trncclRequest_t* request) {
     return trncclRecv(run->data(),
                       static_cast<size_t>(run->count() * type.per_element),
@@ -156,54 +156,6 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::barrier(
     return trncclBarrier(comm_, request);
   };
   return Launch(std::move(call));
-}
-
-// By the store, so that a rank that doesn't come costs nothing but the error.
-void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& options,
-                                          bool wait_all_ranks) {
-  const auto timeout = options.timeout == c10d::kUnsetTimeout
-                           ? options_->timeout
-                           : options.timeout;
-  const auto until = std::chrono::steady_clock::now() + timeout;
-  const std::string key =
-      c10::str("monitored_barrier/", ++monitored_barriers_, "/");
-  const auto await = [&](const std::string& name) {
-    for (auto pause = std::chrono::microseconds(50);
-         !store_->check({key + name});
-         pause = std::min(pause * 2, std::chrono::microseconds(5000))) {
-      if (std::chrono::steady_clock::now() >= until) return false;
-      std::this_thread::sleep_for(pause);
-    }
-    return true;
-  };
-  const auto fail = [&](const std::string& why) {
-    C10_THROW_ERROR(DistBackendError,
-                    c10::str("[", Where(), "]: monitoredBarrier: ", why));
-  };
-  if (getRank() != 0) {
-    store_->set(key + std::to_string(getRank()), std::vector<uint8_t>{1});
-    if (!await("result"))
-      fail(c10::str("rank 0 didn't answer within ", timeout.count(), " ms"));
-    const std::vector<uint8_t> result = store_->get(key + "result");
-    if (result.size() > 1)
-      fail(c10::str("this rank came, but ",
-                    std::string(result.begin() + 1, result.end())));
-    return;
-  }
-  std::vector<int> missing;
-  for (int rank = 1; rank < getSize(); ++rank) {
-    if (await(std::to_string(rank))) continue;
-    missing.push_back(rank);
-    if (!wait_all_ranks) break;
-  }
-  std::string why;
-  if (!missing.empty()) {
-    why = c10::str(
-        missing.size() == 1 ? "rank " : "ranks ", c10::Join(", ", missing),
-        " failed to pass monitoredBarrier in ", timeout.count(), " ms");
-  }
-  store_->set(key + "result", "." + why);
-  if (!why.empty()) fail(why);
 }
 
 }  // namespace trnccl::torch_binding

@@ -38,7 +38,7 @@ const char* ProcessGroupNeuron::TitleOf(const char* call) const {
   static std::mutex mutex;
   static auto& titles = *new std::set<std::string>;
   const std::lock_guard<std::mutex> lock(mutex);
-  return titles.insert(options_->backend + ":" + call).first->c_str();
+  return titles.insert(options_->profiled_as + ":" + call).first->c_str();
 }
 
 c10::intrusive_ptr<WorkNeuron> ProcessGroupNeuron::MakeWork(

@@ -4,6 +4,7 @@
 // The part of ProcessGroupNeuron that makes, splits and ends groups, and gives
 // out memory.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -16,15 +17,34 @@
 namespace trnccl::torch_binding {
 namespace {
 
-constexpr char kIdKey[] = "trnccl_unique_id";
+// How long a rank that can't reach rank 0 waits for a newer address of it.
+constexpr std::chrono::seconds kNewerAddress{3};
+// The least time that ranks get to find each other.
+constexpr std::chrono::milliseconds kLeastConnect{5000};
+
+std::vector<uint8_t> BytesOf(const trncclUniqueId& id) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&id);
+  return {bytes, bytes + sizeof(id)};
+}
 
 trncclUniqueId IdOf(const std::vector<uint8_t>& bytes) {
   trncclUniqueId id;
   TORCH_CHECK(bytes.size() == sizeof(id),
-              "trnccl: the store holds something else under ", kIdKey,
-              "; is its prefix used by another program?");
+              "trnccl: the store holds something else than rank 0's address; "
+              "is its prefix used by another program?");
   std::memcpy(&id, bytes.data(), sizeof(id));
   return id;
+}
+
+// Whether the store comes to hold another value soon.
+bool Changes(c10d::Store* store, const std::string& key,
+             const std::vector<uint8_t>& value) {
+  const auto until = std::chrono::steady_clock::now() + kNewerAddress;
+  while (std::chrono::steady_clock::now() < until) {
+    if (store->check({key}) && store->get(key) != value) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
 }
 
 }  // namespace
@@ -35,7 +55,7 @@ ProcessGroupNeuron::ProcessGroupNeuron(const StorePointer& store, int rank,
       store_(store),
       options_(std::move(options)),
       log_(std::make_shared<GroupLog>(&FlightRecorder::Get())) {
-  Connect(store);
+  Connect();
   init();
 }
 
@@ -49,24 +69,63 @@ std::string ProcessGroupNeuron::Where() const {
       options_->group_name.empty() ? "(unnamed)" : options_->group_name);
 }
 
-void ProcessGroupNeuron::Connect(const StorePointer& store) {
-  trncclUniqueId id;
+// Rank 0's address, which it publishes.
+std::vector<uint8_t> ProcessGroupNeuron::Address(const std::string& key) {
   if (getRank() == 0) {
+    trncclUniqueId id;
     Check(trncclGetUniqueId(&id));
-    const auto* bytes = reinterpret_cast<const uint8_t*>(&id);
-    store->set(kIdKey, std::vector<uint8_t>(bytes, bytes + sizeof(id)));
-  } else {
-    id = IdOf(store->get(kIdKey));
+    store_->set(key, BytesOf(id));
+    return BytesOf(id);
   }
+  try {
+    store_->wait({key}, std::max(options_->timeout, kLeastConnect));
+  } catch (const std::exception& error) {
+    C10_THROW_ERROR(
+        DistBackendError,
+        c10::str(Where(),
+                 ": rank 0 of the group hasn't made its part of it "
+                 "within ",
+                 options_->timeout.count(),
+                 " ms (see whether it "
+                 "runs and makes the same groups in the same order): ",
+                 error.what()));
+  }
+  return store_->get(key);
+}
+
+trncclResult_t ProcessGroupNeuron::Join(const trncclUniqueId& id) {
   trncclConfig_t config = TRNCCL_CONFIG_INITIALIZER;
   const std::string name =
       options_->group_name.empty() ? "torch" : options_->group_name;
   config.name = name.c_str();
   config.timeout_ms = options_->timeout.count();
-  Check(trncclCommInitRankConfig(&comm_, getSize(), id, getRank(), &config));
-  // A group that's made again by the same store must not find the old id: all
-  // have read it by now.
-  if (getRank() == 0) store->deleteKey(kIdKey);
+  const std::string patience =
+      c10::str("TRNCCL_BOOTSTRAP_TIMEOUT_MS=",
+               std::clamp<std::chrono::milliseconds>(
+                   options_->timeout, kLeastConnect, std::chrono::hours(24))
+                   .count());
+  const char* const settings[] = {patience.c_str()};
+  config.settings = settings;
+  config.settings_count = 1;
+  return trncclCommInitRankConfig(&comm_, getSize(), id, getRank(), &config);
+}
+
+void ProcessGroupNeuron::Connect() {
+  // A group that's made again by the same store must not find an old address.
+  const std::string key = c10::str("trnccl_unique_id/", connections_++);
+  while (true) {
+    const std::vector<uint8_t> address = Address(key);
+    const trncclResult_t result = Join(IdOf(address));
+    if (result == trncclSuccess) break;
+    const std::string error = trncclGetLastError(nullptr);
+    // What a run that ended badly has left there, rank 0 of this one replaces.
+    if (getRank() == 0 || !Changes(store_.get(), key, address)) {
+      std::rethrow_exception(
+          ExceptionOf(result, c10::str(Where(), ": ", error)));
+    }
+  }
+  // All have read it by now.
+  if (getRank() == 0) store_->deleteKey(key);
 }
 
 void ProcessGroupNeuron::setTimeout(std::chrono::milliseconds timeout) {
@@ -100,6 +159,20 @@ void ProcessGroupNeuron::shutdown() {
   if (comm_ == nullptr) return;
   trncclCommFinalize(comm_);
   trncclCommDestroy(std::exchange(comm_, nullptr));
+}
+
+void ProcessGroupNeuron::suspend() {
+  waitForPendingWorks();
+  shutdown();
+}
+
+void ProcessGroupNeuron::resume() {
+  if (comm_ == nullptr) Connect();
+}
+
+std::unordered_map<std::string, uint64_t> ProcessGroupNeuron::getMemoryStats() {
+  const SharedMemoryUse use = SharedMemoryInUse();
+  return {{"used_bytes", use.used_bytes}, {"kept_bytes", use.kept_bytes}};
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::MakeFrom(

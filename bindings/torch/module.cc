@@ -37,6 +37,7 @@ PYBIND11_MODULE(_C, module) {
            }),
            py::arg("backend") = "neuron",
            py::arg("timeout") = kBackendDefaultTimeout)
+      .def_readwrite("profiled_as", &Group::Options::profiled_as)
       .def("__copy__",
            [](const Group::Options& self) {
              return c10::make_intrusive<Group::Options>(self);
@@ -48,6 +49,9 @@ PYBIND11_MODULE(_C, module) {
       module, "ProcessGroupNeuron")
       .def_property_readonly("options", &Group::options)
       .def("cancel_coalescing", &Group::CancelCoalescing)
+      .def("suspend", &Group::suspend, py::call_guard<py::gil_scoped_release>())
+      .def("resume", &Group::resume, py::call_guard<py::gil_scoped_release>())
+      .def("memory_stats", &Group::getMemoryStats)
       .def("dump_calls", &Group::DumpCalls,
            py::call_guard<py::gil_scoped_release>());
   module.def("dump_flight_record",

@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "bindings/torch/group_log.h"
@@ -42,7 +43,10 @@ class ProcessGroupNeuron final : public c10d::Backend {
     explicit Options(
         std::string backend_name = "neuron",
         std::chrono::milliseconds deadline = kBackendDefaultTimeout)
-        : c10d::Backend::Options(std::move(backend_name), deadline) {}
+        : c10d::Backend::Options(std::move(backend_name), deadline),
+          profiled_as(backend) {}
+
+    std::string profiled_as;  // "neuron" of "neuron:all_reduce"
   };
   using OptionsPointer = c10::intrusive_ptr<Options>;
 
@@ -67,6 +71,8 @@ class ProcessGroupNeuron final : public c10d::Backend {
                         const c10d::BroadcastOptions& options) override;
   WorkPointer allreduce(Tensors& tensors,
                         const c10d::AllreduceOptions& options) override;
+  WorkPointer allreduce_sparse(Tensors& tensors,
+                               const c10d::AllreduceOptions& options) override;
   WorkPointer allreduce_coalesced(
       Tensors& tensors,
       const c10d::AllreduceCoalescedOptions& options) override;
@@ -125,6 +131,12 @@ class ProcessGroupNeuron final : public c10d::Backend {
   c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
+  // All ranks of the group suspend it, which gives back its memory and
+  // connections, and later resume it, which makes them anew.
+  void suspend() override;
+  void resume() override;
+  // Of the process: shared memory that tensors use, and that's kept for more.
+  std::unordered_map<std::string, uint64_t> getMemoryStats() override;
 
   c10::intrusive_ptr<c10d::Backend> split(
       const StorePointer& store, const std::vector<int>& ranks,
@@ -178,6 +190,7 @@ class ProcessGroupNeuron final : public c10d::Backend {
     return call;
   }
 
+  std::vector<int64_t> GatherEntryCounts(const at::Tensor& coalesced);
   Call AllReduceCall(const at::Tensor& tensor,
                      const c10d::AllreduceOptions& options);
   Call AllGatherCall(const at::Tensor& output, const at::Tensor& input,
@@ -204,7 +217,13 @@ class ProcessGroupNeuron final : public c10d::Backend {
   // "neuron:all_reduce", for as long as the process lives.
   const char* TitleOf(const char* call) const;
   std::string Where() const;  // "rank 0 of group world"
-  void Connect(const StorePointer& store);
+  // On rank 0 of a monitored barrier: "", or who hasn't come.
+  std::string CollectArrivals(const std::string& key,
+                              std::chrono::milliseconds timeout,
+                              bool wait_all_ranks);
+  void Connect();
+  std::vector<uint8_t> Address(const std::string& key);
+  trncclResult_t Join(const trncclUniqueId& id);
   c10::intrusive_ptr<c10d::Backend> MakeFrom(
       const StorePointer& store, const std::vector<int64_t>& members,
       const c10::intrusive_ptr<c10d::Backend::Options>& options);
@@ -214,6 +233,7 @@ class ProcessGroupNeuron final : public c10d::Backend {
   OptionsPointer options_;
   trncclComm_t comm_ = nullptr;
   std::shared_ptr<GroupLog> log_;
+  uint64_t connections_ = 0;
   uint64_t monitored_barriers_ = 0;
   uint64_t shrinks_ = 0;
   bool coalescing_ = false;

@@ -68,7 +68,7 @@ void Communicator::CheckDeadline(Operation* operation, int64_t now_ns) {
   if (waited_ms < operation->timeout_ms) return;
   FailOnceAnswered(absl::DeadlineExceededError(absl::StrCat(
       "rank ", parts_.membership.rank, ": ", DescribeWait(*operation),
-      " after ", waited_ms, " ms (its deadline is ", operation->timeout_ms,
+      " after ", waited_ms, " ms (its timeout is ", operation->timeout_ms,
       " ms); see whether all ranks live and make the same call, or raise "
       "TRNCCL_TIMEOUT_MS")));
 }

@@ -2,10 +2,12 @@
 # Copyright (c) The trnccl Authors
 """The names that torch.distributed knows trnccl by, and how it makes groups."""
 
+import contextlib
 import datetime
 import functools
 import importlib.util
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -69,16 +71,54 @@ def _built_for() -> str | None:
     return _build.TORCH
 
 
+def _mend_coalescing() -> None:
+    """Lets a block of coalesced calls that raises leave its group usable.
+
+    PyTorch 2.13's manager forgets to tidy up then: later calls would only be
+    noted down, and never made.
+    """
+    from torch.distributed import distributed_c10d as c10d
+
+    manager = c10d._coalescing_manager
+    if hasattr(manager, "tidies_up"):
+        return
+
+    @contextlib.contextmanager
+    def tidy(group: Any = None, device: Any = None, async_ops: bool = False,
+             ) -> Iterator[Any]:
+        group = group or c10d._get_default_group()
+        nested = bool(c10d._world.pg_coalesce_state.get(group))
+        try:
+            with manager(group, device, async_ops) as block:
+                yield block
+        except BaseException:
+            if not nested:
+                c10d._world.pg_coalesce_state.pop(group, None)
+                _cancel_coalescing(group, device)
+            raise
+
+    tidy.tidies_up = True
+    c10d._coalescing_manager = tidy
+
+
+def _cancel_coalescing(group: Any, device: Any) -> None:
+    if device is not None:
+        backend = group._get_backend(torch.device(device))
+        if hasattr(backend, "cancel_coalescing"):
+            backend.cancel_coalescing()
+
+
 def _make(name: str, group: Any, options: Any) -> dist.Backend:
     """Makes a group's backend, as c10d's extended interface asks."""
     extension = _extension()
+    _mend_coalescing()
     timeout = group.timeout
     if not isinstance(timeout, datetime.timedelta):
         timeout = datetime.timedelta(seconds=float(timeout))
-    # In Gloo's place its name counts, in profiles for one.
-    if os.environ.get("TRNCCL_AS_GLOO"):
-        name = "gloo"
     made = extension.Options(name, timeout)
+    # In Gloo's place, profiles are looked through for its name.
+    if os.environ.get("TRNCCL_AS_GLOO"):
+        made.profiled_as = "gloo"
     made.group_name = group.group_id
     made.global_ranks_in_group = group.global_ranks_in_group
     if options is not None and hasattr(options, "group_desc"):
