@@ -34,8 +34,7 @@ bool Await(c10d::Store* store, const std::string& key,
 }  // namespace
 
 std::string ProcessGroupNeuron::CollectArrivals(
-    const std::string& key, std::chrono::milliseconds timeout,
-    bool wait_all_ranks) {
+    const std::string& key, std::chrono::milliseconds timeout, Missing wanted) {
   const auto until = Clock::now() + timeout;
   std::vector<int> missing;
   for (int rank = 1; rank < getSize(); ++rank) {
@@ -45,7 +44,7 @@ std::string ProcessGroupNeuron::CollectArrivals(
       continue;
     }
     missing.push_back(rank);
-    if (!wait_all_ranks) break;
+    if (wanted == Missing::kFirst) break;
   }
   if (missing.empty()) return "";
   return c10::str("Rank 0 timed out in monitoredBarrier: ",
@@ -66,7 +65,8 @@ void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& options,
   const std::string key = key_of(++monitored_barriers_);
   std::string failure;
   if (getRank() == 0) {
-    failure = CollectArrivals(key, timeout, wait_all_ranks);
+    failure = CollectArrivals(key, timeout,
+                              wait_all_ranks ? Missing::kAll : Missing::kFirst);
     // Who has come to this barrier knows the last one's result.
     if (failure.empty() && monitored_barriers_ > 1)
       store_->deleteKey(key_of(monitored_barriers_ - 1) + "result");

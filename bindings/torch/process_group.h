@@ -218,9 +218,10 @@ class ProcessGroupNeuron final : public c10d::Backend {
   const char* TitleOf(const char* call) const;
   std::string Where() const;  // "rank 0 of group world"
   // On rank 0 of a monitored barrier: "", or who hasn't come.
+  enum class Missing : uint8_t { kFirst, kAll };
   std::string CollectArrivals(const std::string& key,
                               std::chrono::milliseconds timeout,
-                              bool wait_all_ranks);
+                              Missing wanted);
   void Connect();
   std::vector<uint8_t> Address(const std::string& key);
   trncclResult_t Join(const trncclUniqueId& id);
