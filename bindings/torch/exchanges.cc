@@ -145,7 +145,7 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::recvAnysource(
     Tensors& tensors, int tag) {
   Call call = ReceiveCall(OnlyOne(tensors, "recv"), TRNCCL_ANY_SOURCE, tag);
   call.type = OpType::RECVANYSOURCE;
-  call.title = "recv";
+  call.title = "recvAnySource";
   return Launch(std::move(call));
 }
 

@@ -24,9 +24,11 @@ constexpr size_t kUsualCapacity = 2000;
 
 // The analyser knows calls by these names.
 const char* NameForAnalyser(std::string_view title) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 2> kOthers = {
+  constexpr std::array<std::pair<std::string_view, const char*>, 4> kOthers = {
       {{"all_gather_into_tensor", "_all_gather_base"},
-       {"reduce_scatter_tensor", "_reduce_scatter_base"}}};
+       {"reduce_scatter_tensor", "_reduce_scatter_base"},
+       {"all_reduce_sparse", "all_gather_v"},
+       {"recvAnySource", "recv"}}};
   for (const auto& [ours, theirs] : kOthers)
     if (title == ours) return theirs;
   return title.data();
@@ -89,12 +91,13 @@ uint64_t FlightRecorder::Start(const Call& call,
   return next_++;
 }
 
-void FlightRecorder::End(uint64_t number, Outcome outcome) {
+void FlightRecorder::End(uint64_t number, Outcome outcome, int peer) {
   if (entries_.empty()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (number + entries_.size() < next_) return;  // written over since
   Entry& entry = entries_[number % entries_.size()];
   entry.outcome = outcome;
+  if (peer >= 0) entry.call.peer = peer;
   entry.ended_ns = NowNs();
 }
 
@@ -104,8 +107,10 @@ std::string FlightRecorder::NameOf(const Entry& entry) const {
   std::string name = c10::str("gloo:", NameForAnalyser(entry.call.title));
   if (!entry.call.is_message) return name;
   const bool sends = std::string_view(entry.call.title) == "send";
-  return c10::str(name, " ", groups_[entry.call.group].rank,
-                  sends ? "->" : "<-", entry.call.peer);
+  const int rank = groups_[entry.call.group].rank;
+  // A message that may come from anyone is this rank's own until it's there.
+  const int peer = entry.call.peer < 0 ? rank : entry.call.peer;
+  return c10::str(name, " ", rank, sends ? "->" : "<-", peer);
 }
 
 c10::IValue FlightRecorder::Described(const Entry& entry,

@@ -59,7 +59,8 @@ class FlightRecorder {
   // Its number, for End().
   uint64_t Start(const Call& call, const std::vector<at::Tensor>& inputs,
                  const std::vector<at::Tensor>& outputs);
-  void End(uint64_t number, Outcome outcome);
+  // `peer`: where a message came from, where that was open; else -1.
+  void End(uint64_t number, Outcome outcome, int peer = -1);
 
   // A Python pickle of what PyTorch's analyser takes.
   std::string Dump() const;

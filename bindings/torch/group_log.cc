@@ -42,7 +42,7 @@ GroupLog::Entry GroupLog::Begin(const Call& call,
 
 void GroupLog::End(const Entry& entry, FlightRecorder::Outcome outcome,
                    Time ended) {
-  recorder_->End(entry.record, outcome);
+  recorder_->End(entry.record, outcome, entry.peer);
   if (outcome == FlightRecorder::kFailed && !failed_.exchange(true))
     recorder_->WriteDump(global_rank_);
   if (hook_) {

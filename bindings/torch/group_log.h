@@ -39,6 +39,7 @@ class GroupLog {
     c10d::OpType type = c10d::OpType::UNKNOWN;
     uint64_t sequence = 0;  // of collectives, or of messages
     uint64_t record = 0;    // the flight recorder's
+    int peer = -1;          // of a message, once it's known
     Time started;
   };
 

@@ -68,6 +68,7 @@ void WorkNeuron::Complete(trncclResult_t result) {
     future = future_;
   }
   if (future != nullptr) Tell(future.get());
+  entry_.peer = status_.source;
   log_->End(entry_,
             exception == nullptr ? FlightRecorder::kCompleted
                                  : FlightRecorder::kFailed,

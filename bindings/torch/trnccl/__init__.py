@@ -11,8 +11,9 @@ Nothing of it is loaded before a group is made.
 """
 
 from trnccl._backend import register
+from trnccl._record import dump_flight_record
 
-__all__ = ["register", "version"]
+__all__ = ["dump_flight_record", "register", "version"]
 
 register()
 

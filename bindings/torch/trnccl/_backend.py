@@ -2,16 +2,16 @@
 # Copyright (c) The trnccl Authors
 """The names that torch.distributed knows trnccl by, and how it makes groups."""
 
-import contextlib
 import datetime
 import functools
 import importlib.util
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from trnccl import _mends
 
 # "on" registers "neuron" even where AWS's torch_neuronx is installed.
 _SETTING = "TRNCCL_TORCH_NEURON"
@@ -48,7 +48,7 @@ def _devices() -> list[str]:
     return ["cpu"]
 
 
-def _extension() -> Any:
+def extension() -> Any:
     """The C++ part, which is built for one release of PyTorch."""
     installed = torch.__version__.split("+")[0]
     built_for = _built_for() or installed
@@ -71,51 +71,14 @@ def _built_for() -> str | None:
     return _build.TORCH
 
 
-def _mend_coalescing() -> None:
-    """Lets a block of coalesced calls that raises leave its group usable.
-
-    PyTorch 2.13's manager forgets to tidy up then: later calls would only be
-    noted down, and never made.
-    """
-    from torch.distributed import distributed_c10d as c10d
-
-    manager = c10d._coalescing_manager
-    if hasattr(manager, "tidies_up"):
-        return
-
-    @contextlib.contextmanager
-    def tidy(group: Any = None, device: Any = None, async_ops: bool = False,
-             ) -> Iterator[Any]:
-        group = group or c10d._get_default_group()
-        nested = bool(c10d._world.pg_coalesce_state.get(group))
-        try:
-            with manager(group, device, async_ops) as block:
-                yield block
-        except BaseException:
-            if not nested:
-                c10d._world.pg_coalesce_state.pop(group, None)
-                _cancel_coalescing(group, device)
-            raise
-
-    tidy.tidies_up = True
-    c10d._coalescing_manager = tidy
-
-
-def _cancel_coalescing(group: Any, device: Any) -> None:
-    if device is not None:
-        backend = group._get_backend(torch.device(device))
-        if hasattr(backend, "cancel_coalescing"):
-            backend.cancel_coalescing()
-
-
 def _make(name: str, group: Any, options: Any) -> dist.Backend:
     """Makes a group's backend, as c10d's extended interface asks."""
-    extension = _extension()
-    _mend_coalescing()
+    built = extension()
+    _mends.apply()
     timeout = group.timeout
     if not isinstance(timeout, datetime.timedelta):
         timeout = datetime.timedelta(seconds=float(timeout))
-    made = extension.Options(name, timeout)
+    made = built.Options(name, timeout)
     # In Gloo's place, profiles are looked through for its name.
     if os.environ.get("TRNCCL_AS_GLOO"):
         made.profiled_as = "gloo"
@@ -123,5 +86,4 @@ def _make(name: str, group: Any, options: Any) -> dist.Backend:
     made.global_ranks_in_group = group.global_ranks_in_group
     if options is not None and hasattr(options, "group_desc"):
         made.group_desc = options.group_desc
-    return extension.make(group.store, group.group_rank, group.group_size,
-                          made)
+    return built.make(group.store, group.group_rank, group.group_size, made)
