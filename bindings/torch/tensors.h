@@ -2,8 +2,9 @@
 // Copyright (c) The trnccl Authors
 //
 // Tensors as users have them, as the runs of memory that the library takes: a
-// contiguous tensor is one already, any other is copied in before the call
-// and, where it's written, back after it.
+// contiguous tensor is one already; any other, and one whose elements are yet
+// to be conjugated or negated, is copied in before the call and, where it's
+// written, back after it.
 //
 // Thread rule: thread-compatible; Finish() may run in any thread.
 //
@@ -24,8 +25,8 @@ class Run {
  public:
   enum Use : uint8_t { kIn, kOut, kInOut };
 
-  // ValueError if the call can't be done on it: not on the CPU, sparse, or
-  // written while several of its elements share memory.
+  // ValueError if the call can't be done on it: not on the CPU, sparse,
+  // quantized, or written while several of its elements share memory.
   Run(const at::Tensor& tensor, Use use);
 
   void* data() const { return dense_.mutable_data_ptr(); }
@@ -43,6 +44,7 @@ class Run {
 // Several tensors of one type, one after the other in one run.
 class Rows {
  public:
+  // ValueError as Run, and for tensors that are written and share memory.
   Rows(const std::vector<at::Tensor>& tensors, Run::Use use);
 
   void* data() const { return dense_.mutable_data_ptr(); }
@@ -55,8 +57,8 @@ class Rows {
   std::vector<at::Tensor> users_;
   std::vector<int64_t> counts_;
   at::Tensor dense_;
+  std::vector<at::Tensor> rows_;  // of it; none if users' are that run already
   Run::Use use_;
-  bool in_place_ = false;  // the tensors are that run already
 };
 
 // ValueError unless there's exactly one tensor.

@@ -39,9 +39,8 @@ import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as mp  # noqa: E402
 import trnccl  # noqa: E402,F401
 
-# The names that users still write, and a type that PyTorch calls experimental.
-warnings.filterwarnings("ignore", ".* is deprecated", FutureWarning)
-warnings.filterwarnings("ignore", "ComplexHalf support", UserWarning)
+# Of old names, quantized tensors and the like, which users still have.
+warnings.simplefilter("ignore")
 
 # What users may call the backend.
 NAMES = ("neuron", "trnccl", "cpu:neuron")
@@ -109,7 +108,8 @@ def total(ranks, shape, dtype=torch.float32):
 
 
 def _bytes_of(tensor):
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return plain.clone(memory_format=torch.contiguous_format).reshape(
         -1).view(torch.uint8)
 
 
