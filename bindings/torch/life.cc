@@ -185,7 +185,12 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::MakeFrom(
   if (options) {
     made->group_name = options->group_name;
     made->group_desc = options->group_desc;
-    made->global_ranks_in_group = options->global_ranks_in_group;
+  }
+  const auto& ours = options_->global_ranks_in_group;
+  for (const int64_t member : members) {
+    made->global_ranks_in_group.push_back(
+        ours.empty() ? static_cast<uint64_t>(member)
+                     : ours[static_cast<size_t>(member)]);
   }
   return c10::make_intrusive<ProcessGroupNeuron>(
       store, static_cast<int>(me - members.begin()),
@@ -217,9 +222,11 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::shrink(
         ranks_to_exclude.end())
       survivors.push_back(rank);
   }
-  const auto store = c10::make_intrusive<c10d::PrefixStore>(
-      c10::str("shrink/", ++shrinks_), store_);
-  return MakeFrom(store, survivors, options);
+  const std::string name = c10::str("shrink/", ++shrinks_);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+  auto made = options ? options : getBackendOptions();
+  if (!options) made->group_name += "/" + name;
+  return MakeFrom(store, survivors, made);
 }
 
 at::Tensor ProcessGroupNeuron::allocateTensor(long size,

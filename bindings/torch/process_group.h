@@ -58,8 +58,9 @@ class ProcessGroupNeuron final : public c10d::Backend {
   const std::string getBackendName() const override {
     return options_->backend;
   }
+  // A copy: c10d writes the name and timeout of a split group into it.
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override {
-    return options_;
+    return c10::make_intrusive<Options>(*options_);
   }
   OptionsPointer options() const { return options_; }
   bool supportsSplitting() const override { return true; }
