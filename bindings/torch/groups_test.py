@@ -113,7 +113,8 @@ def split(rank, size):
     world = dist.group.WORLD
     assert backend_of().supports_splitting
     pair = [rank // 2 * 2, rank // 2 * 2 + 1]
-    half = world.split_group(pair, timeout=seconds(50), group_name=f"half{pair}",
+    half = world.split_group(pair, timeout=seconds(50),
+                             group_name=f"half{pair}",
                              group_desc="a half of the world")
     assert half.size() == 2 and half.rank() == rank % 2
     assert half.group_desc == "a half of the world"
@@ -320,14 +321,15 @@ def _by_store(rank, port, file, size):
 class Groups(testing.RanksTest):
 
     def test_are_made_split_and_timed(self):
-        self.check(of_members, meshes, unsorted, subgroups, split, merge, shrink, names,
-                   numbers, objects, monitored, patience, again, sizes=(4,))
+        self.check(of_members, meshes, unsorted, subgroups, split, merge,
+                   shrink, names, numbers, objects, monitored, patience, again,
+                   sizes=(4,))
 
-    def test_register_for_the_devices_that_are_there(self):
+    def test_are_for_devices_that_exist(self):
         assert dist.Backend.backend_capability["neuron"] == ["cpu"]
         assert dist.Backend.backend_capability["trnccl"] == ["cpu"]
-        assert set(dist.Backend.default_device_backend_map) == {
-            "cpu", "cuda", "xpu", "mps"}, dist.Backend.default_device_backend_map
+        devices = dist.Backend.default_device_backend_map
+        assert set(devices) == {"cpu", "cuda", "xpu", "mps"}, devices
 
     def test_meet_by_a_store_of_threads(self):
         store, size, found = dist.HashStore(), 3, {}
@@ -339,7 +341,8 @@ class Groups(testing.RanksTest):
         for thread in threads:
             thread.join()
         for rank in range(size):
-            testing.check_equal(found[rank], testing.total(size, (1000,)), rank)
+            wanted = testing.total(size, (1000,))
+            testing.check_equal(found[rank], wanted, rank)
 
     def test_meet_by_stores_of_processes(self):
         with tempfile.TemporaryDirectory() as folder:

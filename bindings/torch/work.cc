@@ -3,11 +3,13 @@
 #include "bindings/torch/work.h"
 
 #include <ATen/core/ivalue.h>
+#include <Python.h>
 
 #include <algorithm>
 #include <exception>
 #include <utility>
 
+#include "bindings/torch/callback_threads.h"
 #include "bindings/torch/errors.h"
 
 namespace trnccl::torch_binding {
@@ -61,18 +63,25 @@ void WorkNeuron::Complete(trncclResult_t result) {
   finish_ = nullptr;
   inputs_.clear();
   finished_ = std::chrono::steady_clock::now();
-  c10::intrusive_ptr<c10::ivalue::Future> future;
   finish(exception);
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    future = future_;
-  }
-  if (future != nullptr) Tell(future.get());
+  TellFuture();
   entry_.peer = status_.source;
   log_->End(entry_,
             exception == nullptr ? FlightRecorder::kCompleted
                                  : FlightRecorder::kFailed,
             finished_);
+}
+
+void WorkNeuron::TellFuture() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto future = future_;
+  const std::optional<int> level = callback_level_;
+  lock.unlock();
+  if (future == nullptr) return;
+  if (!level.has_value()) return Tell(future.get());
+  RunApart({.run = [self = c10::intrusive_ptr<WorkNeuron>::reclaim_copy(this),
+                    future] { self->Tell(future.get()); },
+            .level = *level});
 }
 
 void WorkNeuron::Tell(c10::ivalue::Future* future) const {
@@ -85,6 +94,8 @@ void WorkNeuron::Tell(c10::ivalue::Future* future) const {
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkNeuron::getFuture() {
   std::unique_lock<std::mutex> lock(mutex_);
+  // Python's callers hold the interpreter's lock, C++'s don't.
+  if (PyGILState_Check() != 0) callback_level_ = CallbackLevel();
   if (future_ != nullptr) return future_;
   future_ = MakeFuture();
   const auto future = future_;

@@ -3,7 +3,8 @@
 //
 // What a call of the process group returns. It completes by itself, in the
 // thread that completes the call: results are copied to where the user wants
-// them, then futures and waiters are told. It keeps its tensors until then.
+// them, then futures and waiters are told. It keeps its tensors until then. A
+// future that Python asked for is told by a thread apart (callback_threads.h).
 //
 // Thread rule: that of c10d::Work: thread-safe.
 //
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,7 @@ class WorkNeuron final : public c10d::Work {
 
  private:
   static void OnDone(void* work);
+  void TellFuture();
   // Of the outcome, which is known.
   void Tell(c10::ivalue::Future* future) const;
 
@@ -72,6 +75,7 @@ class WorkNeuron final : public c10d::Work {
   trncclRequest_t request_ = nullptr;
   trncclStatus_t status_ = {.source = -1, .tag = 0, .count = 0};
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::optional<int> callback_level_;  // if Python asked for the future
   std::chrono::steady_clock::time_point finished_;
 };
 
