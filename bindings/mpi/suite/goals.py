@@ -9,9 +9,10 @@ the median of the paired ratios.
 import dataclasses
 from collections.abc import Iterator
 
+from figures import Spread, size_text
 from plan import KIB, MAIN, MIB, MOST_RANKS_OF_OTHERS, OTHERS, TYPES, Key
-from results import Results, Spread, ratio_of
-from words import describe, size_text
+from results import Results, ratio_of
+from words import describe
 
 # The sizes of the tables.
 SIZES = (64, KIB, 8 * KIB, 32 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB,

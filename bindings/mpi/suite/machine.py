@@ -8,28 +8,33 @@ import platform
 import re
 import subprocess
 import time
-
-from results import Json
+from typing import Any
 
 # Settings that change what is measured.
 _SETTINGS = ("TRNCCL_", "OMPI_MCA_")
 _WATCH_S = 1.0
 
 
-def cores() -> int:
-    """Cores that this process may use; two threads of one count once."""
-    siblings = set()
-    for cpu in os.sched_getaffinity(0):
+def cpus_of_cores() -> list[int]:
+    """A logical CPU of each core that this process may use."""
+    first: dict[str, int] = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
         path = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list"
         try:
             with open(path % cpu, encoding="ascii") as file:
-                siblings.add(file.read())
+                first.setdefault(file.read(), cpu)
         except OSError:
-            siblings.add(str(cpu))
-    return len(siblings)
+            first[str(cpu)] = cpu
+    return list(first.values())
 
 
-def facts(root: str, open_mpi: str) -> Json:
+def cores() -> int:
+    """Cores that this process may use; two threads of one count once."""
+    return len(cpus_of_cores())
+
+
+def facts(root: str) -> dict[str, Any]:
+    """Of the machine and the source tree `root`."""
     return {
         "cpu": _cpu(),
         "cores": cores(),
@@ -37,7 +42,6 @@ def facts(root: str, open_mpi: str) -> Json:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") *
                             os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
         "kernel": platform.release(),
-        "open_mpi": open_mpi,
         "date": datetime.datetime.now().astimezone().isoformat(
             timespec="minutes"),
         "revision": _revision(root),

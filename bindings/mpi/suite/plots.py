@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 import matplotlib
 import matplotlib.figure
-from matplotlib.ticker import FuncFormatter
 
+from figures import label_sizes
 from plan import Key
 from results import Json, Results
 from tables import where
-from words import collective, size_text
+from words import collective
 
 OURS, REGISTERED, MPI, LIMIT = "C0", "C2", "C1", "0.4"
 
@@ -115,11 +115,6 @@ def _draw(lines: list[Line], title: str, machine: Json
     bandwidth.set_ylim(0, 2 * fastest)
     bandwidth.set_ylabel("bus bandwidth (GB/s)")
     for axes in (time, bandwidth):
-        axes.set_xscale("log", base=2)
-        axes.set_xlabel("size")
-        axes.xaxis.set_major_formatter(
-            FuncFormatter(lambda size, _: size_text(round(size))))
-        axes.tick_params(axis="x", labelrotation=30)
-        axes.grid(True, which="major", alpha=0.3)
+        label_sizes(axes)
     time.legend(fontsize=8)
     return figure

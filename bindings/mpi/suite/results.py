@@ -3,28 +3,13 @@
 """What the runs' JSON says, put together by curve and size."""
 
 import dataclasses
-import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from figures import Spread, spread_of
 from plan import Key, Run
 
 Json = dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Spread:
-    median: float
-    min: float
-    max: float
-
-    def __str__(self) -> str:
-        return "%.2f (%.2f to %.2f)" % (self.median, self.min, self.max)
-
-
-def spread_of(values: Iterable[float]) -> Spread:
-    values = list(values)
-    return Spread(statistics.median(values), min(values), max(values))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,8 +23,9 @@ import launcher
 import machine
 import plan
 import tables
+from figures import size_argument, size_text
 from results import Finished, Json, Results
-from words import describe, size_text
+from words import describe
 
 ROOT = os.path.normpath(os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "../../.."))
@@ -43,7 +44,7 @@ def main() -> int:
             print(shlex.join(launcher.command(
                 run, os.path.relpath(BINARIES), cores)))
         return 0
-    facts = machine.facts(ROOT, _check_tools())
+    facts = {"open_mpi": _check_tools(), **machine.facts(ROOT)}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     _make_folders(options.out)
@@ -78,7 +79,7 @@ def _arguments() -> argparse.ArgumentParser:
             ",".join(map(str, plan.RANKS)), plan.MOST_RANKS_OF_OTHERS,
             ", ".join(plan.MAIN)))
     parser.add_argument(
-        "--max-bytes", metavar="SIZE", type=_bytes, default=128 * plan.MIB,
+        "--max-bytes", metavar="SIZE", type=size_argument, default=128 * plan.MIB,
         help="largest size, with K or M; at most 128M, the default")
     parser.add_argument(
         "--out", metavar="DIR", type=os.path.abspath,
@@ -105,14 +106,6 @@ def _ranks(text: str) -> list[int]:
     if not ranks or min(ranks) < 2:
         raise argparse.ArgumentTypeError("give numbers from 2, as in 2,4")
     return ranks
-
-
-def _bytes(text: str) -> int:
-    units = {"K": plan.KIB, "M": plan.MIB}
-    digits = text.rstrip("KM") if text[-1:] in units else text
-    if not digits.isdigit() or len(text) - len(digits) > 1:
-        raise argparse.ArgumentTypeError("give bytes, or a number with K or M")
-    return int(digits) * units.get(text[-1], 1)
 
 
 def _choice(options: argparse.Namespace) -> plan.Choice:

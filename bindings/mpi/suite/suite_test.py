@@ -14,11 +14,11 @@ sys.path.insert(0, os.path.join(
     os.path.dirname(os.path.realpath(__file__)), "../../../tests"))
 import junit  # noqa: E402
 
+import figures  # noqa: E402
 import goals  # noqa: E402
 import launcher  # noqa: E402
 import plan  # noqa: E402
 import tables  # noqa: E402
-import words  # noqa: E402
 from plan import KIB, MIB, Choice, Key, Run, Sizes  # noqa: E402
 from results import Finished, Results  # noqa: E402
 
@@ -202,9 +202,9 @@ class Tables(unittest.TestCase):
         self.assertIn("No goal is set", text)
 
     def test_numbers_are_short(self):
-        self.assertEqual([words.time_text(us) for us in (0.456, 45.67, 456.7)],
+        self.assertEqual([figures.time_text(us) for us in (0.456, 45.67, 456.7)],
                          ["0.46", "45.7", "457"])
-        self.assertEqual([words.size_text(size) for size in (
+        self.assertEqual([figures.size_text(size) for size in (
             0, 1000, KIB, 1536, 128 * MIB)],
             ["0 B", "1000 B", "1 KiB", "1536 B", "128 MiB"])
 

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import goals
+from figures import size_text, time_text
 from plan import MAIN, OTHERS, TYPES, Key
 from results import Json, Results, ratio_of
-from words import column_text, size_text, time_text
+from words import column_text
 
 SIZED_OTHERS = tuple(name for name in OTHERS if name != "barrier")
 
