@@ -79,7 +79,8 @@ def _arguments() -> argparse.ArgumentParser:
             ",".join(map(str, plan.RANKS)), plan.MOST_RANKS_OF_OTHERS,
             ", ".join(plan.MAIN)))
     parser.add_argument(
-        "--max-bytes", metavar="SIZE", type=size_argument, default=128 * plan.MIB,
+        "--max-bytes", metavar="SIZE", type=size_argument,
+        default=128 * plan.MIB,
         help="largest size, with K or M; at most 128M, the default")
     parser.add_argument(
         "--out", metavar="DIR", type=os.path.abspath,

@@ -202,7 +202,8 @@ class Tables(unittest.TestCase):
         self.assertIn("No goal is set", text)
 
     def test_numbers_are_short(self):
-        self.assertEqual([figures.time_text(us) for us in (0.456, 45.67, 456.7)],
+        self.assertEqual([figures.time_text(us)
+                          for us in (0.456, 45.67, 456.7)],
                          ["0.46", "45.7", "457"])
         self.assertEqual([figures.size_text(size) for size in (
             0, 1000, KIB, 1536, 128 * MIB)],
