@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright (c) The trnccl Authors
+"""What groups cost a process: threads, descriptors, files and memory."""
+
+import ctypes
+import dataclasses
+import gc
+import os
+import resource
+import tempfile
+import unittest
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's threads aren't ours.
+import testing  # noqa: E402 (it turns to the Python of .venv)
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+# What a process may need whatever the number of groups: doorbell, polls.
+_COMMON_DESCRIPTORS = 16
+_DESCRIPTORS_PER_GROUP = 3
+# Over 200 groups, or 50 default ones: PyTorch keeps some of each one's name.
+_GROWTH_KIB = 1 << 10
+_LARGE = 1 << 18  # elements: beyond what goes as one message
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """Of this process; `shared_files` of any."""
+    threads: int
+    descriptors: int
+    shared_files: int
+    mappings: int
+    heap_kib: int    # what malloc has given out
+    shared_kib: int  # resident
+    private_kib: int
+
+
+class _HeapInfo(ctypes.Structure):
+    """mallinfo2's."""
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks",
+        "fsmblks", "uordblks", "fordblks", "keepcost")]
+
+
+def usage():
+    gc.collect()
+    with open("/proc/self/status", encoding="ascii") as file:
+        kib = {words[0]: int(words[1]) for words in map(str.split, file)
+               if words[0].startswith("Rss")}
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        mappings = sum(1 for _ in file)
+    libc = ctypes.CDLL(None)
+    libc.mallinfo2.restype = _HeapInfo
+    heap = libc.mallinfo2()
+    return Usage(len(os.listdir("/proc/self/task")),
+                 len(os.listdir("/proc/self/fd")),
+                 sum("trnccl" in name for name in os.listdir("/dev/shm")),
+                 mappings, (heap.uordblks + heap.hblkhd) >> 10,
+                 kib["RssShmem:"], kib["RssAnon:"])
+
+
+class Buffers:
+    """Made once: what an allocator does with them isn't the question."""
+
+    def __init__(self, size):
+        self.part = torch.empty(_LARGE)
+        self.whole = torch.empty(size * _LARGE)
+
+
+def use(rank, size, group, buffers):
+    """Calls of every way that data takes, each of which may keep something."""
+    for elements in (2, _LARGE):
+        part = buffers.part[:elements].fill_(rank + 1)
+        whole = buffers.whole[:size * elements]
+        dist.all_reduce(part, group=group)
+        dist.all_reduce(part, group=group, async_op=True).wait()
+        assert part[-1] == size * size * (size + 1) / 2, part
+        part.fill_(rank)
+        dist.all_gather_into_tensor(whole, part, group=group)
+        assert whole[-1] == size - 1, whole
+        sent = dist.isend(part, (rank + 1) % size, group=group)
+        dist.recv(whole[:elements], (rank - 1) % size, group=group)
+        sent.wait()
+    dist.barrier(group=group)
+
+
+def many_live_groups(rank, size):
+    before = usage()
+    groups = [dist.new_group() for _ in range(100)]
+    buffers = Buffers(size)
+    for group in groups:
+        use(rank, size, group, buffers)
+    # All at work at once, too.
+    tensors = [torch.full((_LARGE,), 1.0) for _ in groups]
+    works = [dist.all_reduce(tensor, group=group, async_op=True)
+             for tensor, group in zip(tensors, groups)]
+    during = usage()
+    for work, tensor in zip(works, tensors):
+        work.wait()
+        assert tensor[-1] == size
+    # The main thread, and one that drives asynchronous calls.
+    assert during.threads <= 2, during
+    taken = during.descriptors - before.descriptors
+    assert taken <= _DESCRIPTORS_PER_GROUP * len(groups), (before, during)
+    for group in groups:
+        dist.destroy_process_group(group)
+
+
+def cycle(rank, size, times, buffers):
+    for _ in range(times):
+        group = dist.new_group()
+        use(rank, size, group, buffers)
+        dist.destroy_process_group(group)
+
+
+def check_nothing_left(before, after):
+    for name, most in (("threads", 0), ("descriptors", 0), ("shared_files", 0),
+                       ("shared_kib", 0), ("heap_kib", _GROWTH_KIB),
+                       # malloc's own doings: it can't give back all that it's
+                       # given back.
+                       ("mappings", 16), ("private_kib", 32 << 10)):
+        grown = getattr(after, name) - getattr(before, name)
+        assert grown <= most, (name, before, after)
+
+
+def groups_come_and_go(rank, size):
+    buffers = Buffers(size)
+    cycle(rank, size, 20, buffers)
+    before = usage()
+    cycle(rank, size, 200, buffers)
+    check_nothing_left(before, usage())
+
+
+def default_group_comes_and_goes(rank, size):
+    buffers = Buffers(size)
+    folder = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(folder)
+
+    def again(number):
+        dist.destroy_process_group()
+        store = dist.FileStore(os.path.join(folder[0], str(number)), size)
+        dist.init_process_group("neuron", store=store, rank=rank,
+                                world_size=size, timeout=testing.TIMEOUT)
+        use(rank, size, dist.group.WORLD, buffers)
+
+    for number in range(10):
+        again(number)
+    before = usage()
+    for number in range(10, 60):
+        again(number)
+    check_nothing_left(before, usage())
+
+
+def few_descriptors_allowed(rank, size):
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))
+    groups = [dist.new_group() for _ in range(300)]
+    tensor = torch.empty(_LARGE)
+    for group in groups:
+        dist.all_reduce(tensor.fill_(rank), group=group)
+        assert tensor[-1] == size * (size - 1) / 2
+    in_use = usage().descriptors
+    assert in_use <= _DESCRIPTORS_PER_GROUP * 300 + _COMMON_DESCRIPTORS, in_use
+    for group in groups:
+        dist.destroy_process_group(group)
+
+
+class Resources(testing.RanksTest):
+
+    def test_100_live_groups_take_one_thread_and_few_descriptors(self):
+        self.check(many_live_groups, sizes=(2, 4))
+
+    def test_300_groups_live_within_1024_descriptors(self):
+        self.check(few_descriptors_allowed, sizes=(4,))
+
+    def test_groups_that_end_leave_nothing(self):
+        self.check(groups_come_and_go)
+
+    def test_the_default_group_leaves_nothing_when_it_ends(self):
+        self.check(default_group_comes_and_goes)
+
+
+if __name__ == "__main__":
+    unittest.main()
