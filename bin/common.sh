@@ -2,7 +2,8 @@
 # Copyright (c) The trnccl Authors
 #
 # What the scripts of bin/ share; sourced by them, never run. Sets `root`, the
-# top of the tree, goes there, and gives say, die, run_bazel and as_root.
+# top of the tree, goes there, and gives say, die, run_bazel, install_package
+# and as_root.
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 script="bin/$(basename "$0")"
@@ -26,6 +27,14 @@ run_bazel() {
   else
     bazel "$command" --color=no --curses=no --show_progress_rate_limit=10 "$@"
   fi
+}
+
+# Puts the Python package into .venv; pip has Bazel build it, which is quick if
+# it's built already.
+install_package() {
+  .venv/bin/python -m pip install --disable-pip-version-check --quiet \
+    --no-build-isolation --no-deps . ||
+    die "installing the package trnccl into .venv failed: see above."
 }
 
 # Runs a command as root: directly, or through sudo.
