@@ -2,9 +2,10 @@
 # Copyright (c) The trnccl Authors
 """Counts the test cases of finished `bazel test` runs.
 
-    tally.py NAME=EVENTS.json:EXIT_CODE ...
+    tally.py NAME=EVENTS.json:EXIT_CODE ... NAME=CASES.xml:EXIT_CODE ...
 
-EVENTS.json is what --build_event_json_file wrote. Prints what failed, a line a
+EVENTS.json is what --build_event_json_file wrote; CASES.xml is the report of
+one test script that ran outside Bazel (tests/junit.py). Prints what failed, a line a
 run, and last `N passed, N failed`; exits 1 unless all passed. Built to err on
 the side of failing: a target that doesn't build, crashes, times out, runs no
 case or reports nothing counts as one failed case, and so does a run that Bazel
@@ -111,17 +112,38 @@ def tally_run(events, exit_code, read=_read_uri):
     return tally
 
 
+def tally_script(path, exit_code):
+    """Counts one script's cases from its report and its exit code."""
+    tally = Tally()
+    try:
+        with open(path, encoding="utf-8") as file:
+            tally.add_xml("script", file.read())
+    except (OSError, ElementTree.ParseError) as error:
+        tally.failed.append("no report: %s" % error)
+    if exit_code != 0 and not tally.failed:
+        tally.failed.append("the script exited with code %d" % exit_code)
+    if tally.passed == 0 and not tally.failed:
+        tally.failed.append("no test case ran")
+    return tally
+
+
+def _tally_file(path, exit_code):
+    if path.endswith(".xml"):
+        return tally_script(path, exit_code)
+    try:
+        with open(path, encoding="utf-8") as file:
+            events = [json.loads(line) for line in file if line.strip()]
+    except (OSError, ValueError):
+        events = []  # Bazel was stopped early; its exit code tells.
+    return tally_run(events, exit_code)
+
+
 def main(arguments):
     passed = failed = 0
     for argument in arguments:
         name, _, rest = argument.partition("=")
         path, _, exit_code = rest.rpartition(":")
-        try:
-            with open(path, encoding="utf-8") as file:
-                events = [json.loads(line) for line in file if line.strip()]
-        except (OSError, ValueError):
-            events = []  # Bazel was stopped early; its exit code tells.
-        tally = tally_run(events, int(exit_code))
+        tally = _tally_file(path, int(exit_code))
         for label in tally.failed:
             print("FAILED in %s: %s" % (name, label))
         print("%-6s %d passed, %d failed%s" % (

@@ -3,6 +3,7 @@
 # Copyright (c) The trnccl Authors
 """That bin/test's count can't be fooled."""
 
+import tempfile
 import unittest
 
 import junit
@@ -85,6 +86,15 @@ class Tally(unittest.TestCase):
         events = [configured("//a:l", "cc_library rule"),
                   configured("//a:t"), result("//a:t", "PASSED")]
         self.assertEqual(count(events, GREEN, 1), (2, 1, 1))
+
+    def test_counts_a_scripts_cases(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/cases.xml"
+            self.assertEqual(1, len(tally.tally_script(path, 0).failed))
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(GREEN)
+            self.assertEqual(2, tally.tally_script(path, 0).passed)
+            self.assertEqual(1, len(tally.tally_script(path, 1).failed))
 
     def test_fails_a_run_without_tests(self):
         self.assertEqual(count([], GREEN, 0), (0, 1, 0))

@@ -10,12 +10,51 @@ Installed, it registers itself at `import torch`:
 Nothing of it is loaded before a group is made.
 """
 
-from trnccl._backend import register
-from trnccl._record import dump_flight_record
+import os
+
+from trnccl._autoload import autoload
 
 __all__ = ["dump_flight_record", "register", "version"]
 
-register()
+autoload()
+
+
+def register() -> None:
+    """Registers the backends "trnccl" and, where it's ours, "neuron".
+
+    `import torch` has done so already; this says why, if it couldn't.
+
+    Raises:
+        Exception: what kept it from it.
+    """
+    from trnccl import _backend
+
+    _backend.register()
+
+
+def dump_flight_record(file: str | os.PathLike[str] | None = None) -> bytes:
+    """The last calls of all groups of this process, as a Python pickle.
+
+    With `file`, it's written there too. Give each rank a file that ends with
+    its number, and PyTorch's analyser takes them all:
+
+        trnccl.dump_flight_record(f"/tmp/job/rank_{dist.get_rank()}")
+        python -m torch.distributed.flight_recorder.fr_trace /tmp/job
+
+    How many calls are kept is PyTorch's setting TORCH_FR_BUFFER_SIZE (2000).
+    With TORCH_FR_DUMP_TEMP_FILE=/tmp/job/rank_ in the environment, each rank
+    writes its own as soon as a call fails.
+
+    Raises:
+        OSError: the file can't be written.
+    """
+    from trnccl import _backend
+
+    dump = _backend.extension().dump_flight_record()
+    if file is not None:
+        with open(file, "wb") as target:
+            target.write(dump)
+    return dump
 
 
 def version() -> str:
