@@ -112,9 +112,8 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::send(Tensors& tensors,
   Call call{.type = OpType::SEND, .title = "send", .peer = destination};
   call.inputs = {tensor};
   call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
-    return trncclSend(run->data(),
-                      static_cast<size_t>(run->count() * type.per_element),
-                      type.type, destination, tag, comm_, request);
+    return trncclSend(run->data(), Counted(run->count(), type), type.type,
+                      destination, tag, comm_, request);
   };
   call.finish = [run] {};
   return Launch(std::move(call));
@@ -124,15 +123,24 @@ ProcessGroupNeuron::Call ProcessGroupNeuron::ReceiveCall(
     const at::Tensor& tensor, int source, int tag) {
   auto run = std::make_shared<Run>(tensor, Run::kOut);
   const ElementType type = TypeOfMoved(run->type());
+  const size_t count = Counted(run->count(), type);
   Call call{.type = OpType::RECV, .title = "recv", .peer = source};
   // PyTorch's profiles show what's received into among the inputs.
   call.inputs = call.outputs = {tensor};
+  auto got = std::make_shared<const trncclStatus_t*>();
   call.start = [=, this](WorkNeuron& work, trncclRequest_t* request) {
-    return trncclRecv(run->data(),
-                      static_cast<size_t>(run->count() * type.per_element),
-                      type.type, source, tag, work.status(), comm_, request);
+    *got = work.status();
+    return trncclRecv(run->data(), count, type.type, source, tag, work.status(),
+                      comm_, request);
   };
-  call.finish = [run] { run->Finish(); };
+  call.finish = [=, rank = getRank()] {
+    // c10d has no way to tell how much came.
+    TORCH_CHECK_VALUE((*got)->count == count, "trnccl: rank ", rank,
+                      ": recv: rank ", (*got)->source, " sent ",
+                      (*got)->count / type.per_element, " elements with tag ",
+                      (*got)->tag, ", but the tensor has ", run->count());
+    run->Finish();
+  };
   return call;
 }
 
