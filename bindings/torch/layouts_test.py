@@ -11,7 +11,7 @@ import unittest
 import torch
 import torch.distributed as dist
 
-from operations import EXPANDED, LAYOUTS, NEGATED, OPERATIONS, Case
+from operations import EXPANDED, LAYOUTS, NEGATED, OPERATIONS, Case, finish
 from testing import check_equal, check_refused, total, values
 
 
@@ -22,10 +22,10 @@ def every_operation_takes_every_layout(rank, size):
             for shape in ((4, 6), (2, 3, 4, 5), (7,), (), (0,), (1, 0, 2)):
                 for asynchronous in (False, True):
                     number += 1
-                    operation(Case(
+                    finish(operation(Case(
                         rank, tuple(range(size)), shape=shape, layout=layout,
                         asynchronous=asynchronous, number=number,
-                        root=number % size))
+                        root=number % size)))
 
 
 def _backend():

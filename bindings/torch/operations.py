@@ -4,10 +4,11 @@
 
 An operation takes a Case, makes the call with tensors in the case's layout, and
 compares the results with what follows from the known values of all ranks. What
-lies between and around the elements, and all inputs, must be as before.
+lies between and around the elements, and all inputs, must be as before. It's a
+generator, which yields where an asynchronous call is under way.
 
     case = Case(rank=1, members=(2, 0), group=group, layout="strided")
-    OPERATIONS["all_reduce"](case)
+    finish(OPERATIONS["all_reduce"](case))
 """
 
 import dataclasses
@@ -26,6 +27,9 @@ LAYOUTS = ("dense", "offset", "strided", "column", "transposed", "permuted",
 EXPANDED, NEGATED = "expanded", "negated"
 
 _SUM, _AVG = dist.ReduceOp.SUM, dist.ReduceOp.AVG
+OPERATORS = (_SUM, _AVG, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN,
+             dist.ReduceOp.MAX, dist.ReduceOp.BAND, dist.ReduceOp.BOR,
+             dist.ReduceOp.BXOR)
 _BITS = {dist.ReduceOp.BAND: torch.bitwise_and,
          dist.ReduceOp.BOR: torch.bitwise_or,
          dist.ReduceOp.BXOR: torch.bitwise_xor}
@@ -101,7 +105,7 @@ class Case:
     """
     rank: int
     members: tuple
-    group: object = None
+    group: object = dataclasses.field(default=None, repr=False)
     dtype: torch.dtype = torch.float32
     shape: tuple = (4, 6)
     layout: str = "dense"
@@ -111,7 +115,7 @@ class Case:
     number: int = 0
     # Rows that ranks bring where they may differ, row by row of a matrix.
     rows: tuple = ()
-    checks: list = dataclasses.field(default_factory=list)
+    checks: list = dataclasses.field(default_factory=list, repr=False)
 
     @property
     def size(self):
@@ -119,10 +123,13 @@ class Case:
 
     def values(self, rank, shape):
         salt = self.members[rank] + 64 * self.number
-        if self.layout == EXPANDED and shape:
-            return testing.values(salt, (1, *shape[1:]), self.dtype).expand(
-                shape)
-        return testing.values(salt, shape, self.dtype)
+        expanded = self.layout == EXPANDED and len(shape) > 0
+        made = testing.values(salt, (1, *shape[1:]) if expanded else shape,
+                              self.dtype)
+        if self.reduce == dist.ReduceOp.PRODUCT and made.is_floating_point():
+            # So that products are exact.
+            made = made.double().remainder(5).sub(2).to(self.dtype)
+        return made.expand(shape)
 
     def shape_of(self, rows):
         return (rows, *self.shape[1:])
@@ -148,6 +155,7 @@ class Case:
         work = operation(*arguments, group=self.group,
                          async_op=self.asynchronous, **options)
         if self.asynchronous:
+            yield
             work.wait()
         for check in self.checks:
             check()
@@ -156,11 +164,23 @@ class Case:
         testing.check_equal(found, wanted, self)
 
     def reduced(self, parts):
-        """What the operator makes of the ranks' parts, in a wide type."""
         return reduced(parts, self.reduce)
 
 
+def has_meaning(op, dtype):
+    """As ccl/kernels/README.md has it, and what c10d lets through."""
+    if dtype not in (*testing.REDUCED, torch.bool, torch.float8_e4m3fn,
+                     torch.float8_e5m2):
+        return False
+    if dtype.is_complex:
+        return op in (_SUM, _AVG)
+    if dtype == torch.bool:
+        return op != _AVG
+    return op not in _BITS or not dtype.is_floating_point
+
+
 def reduced(parts, op):
+    """What the operator makes of the ranks' parts, in a wide type."""
     dtype = parts[0].dtype
     if op in _BITS:
         total = parts[0]
@@ -180,17 +200,18 @@ def reduced(parts, op):
     if op == _AVG and not (dtype.is_floating_point or dtype.is_complex):
         return torch.div(testing.wide(total.to(dtype)), len(parts),
                          rounding_mode="trunc")
-    if op == _AVG:
-        # Float32 sums of narrow floats are divided as such.
-        narrow = dtype.itemsize < 4
-        return (total.float() / len(parts) if narrow else
-                total.to(dtype) / len(parts))
-    return total
+    if op != _AVG:
+        return total
+    if dtype.is_complex:
+        return torch.view_as_complex(
+            torch.view_as_real(total.to(dtype)) / len(parts))
+    # The float32 sums of narrow floats are divided, and then rounded.
+    return total.to(dtype if dtype.itemsize > 4 else torch.float32) / len(parts)
 
 
 def all_reduce(case):
     tensor = case.output(case.values(case.rank, case.shape))
-    case.call(dist.all_reduce, tensor, op=case.reduce)
+    yield from case.call(dist.all_reduce, tensor, op=case.reduce)
     case.check(tensor, case.reduced([case.values(r, case.shape)
                                      for r in range(case.size)]))
 
@@ -199,7 +220,8 @@ def reduce(case):
     mine = case.values(case.rank, case.shape)
     is_root = case.rank == case.root
     tensor = case.output(mine) if is_root else case.input(mine)
-    case.call(dist.reduce, tensor, op=case.reduce, group_dst=case.root)
+    yield from case.call(dist.reduce, tensor, op=case.reduce,
+                         group_dst=case.root)
     if is_root:
         case.check(tensor, case.reduced([case.values(r, case.shape)
                                          for r in range(case.size)]))
@@ -209,12 +231,8 @@ def broadcast(case):
     wanted = case.values(case.root, case.shape)
     is_root = case.rank == case.root
     tensor = case.input(wanted) if is_root else case.blank(case.shape)
-    case.call(dist.broadcast, tensor, group_src=case.root)
+    yield from case.call(dist.broadcast, tensor, group_src=case.root)
     case.check(tensor, wanted)
-
-
-def _rows_of(case):
-    return case.rows or (case.shape[0] if case.shape else 1,) * case.size
 
 
 def _shapes(case):
@@ -226,8 +244,8 @@ def _shapes(case):
 def all_gather(case):
     shapes = _shapes(case)
     found = [case.blank(shape) for shape in shapes]
-    case.call(dist.all_gather, found,
-              case.input(case.values(case.rank, shapes[case.rank])))
+    mine = case.input(case.values(case.rank, shapes[case.rank]))
+    yield from case.call(dist.all_gather, found, mine)
     for r, tensor in enumerate(found):
         case.check(tensor, case.values(r, shapes[r]))
 
@@ -238,16 +256,16 @@ def all_gather_into_tensor(case):
     if case.shape and case.number % 2 == 0:
         wanted = wanted.flatten(0, 1)
     found = case.blank(wanted.shape)
-    case.call(dist.all_gather_into_tensor, found,
-              case.input(case.values(case.rank, case.shape)))
+    mine = case.input(case.values(case.rank, case.shape))
+    yield from case.call(dist.all_gather_into_tensor, found, mine)
     case.check(found, wanted)
 
 
 def gather(case):
     is_root = case.rank == case.root
     found = [case.blank(case.shape) for _ in case.members] if is_root else None
-    case.call(dist.gather, case.input(case.values(case.rank, case.shape)),
-              found, group_dst=case.root)
+    mine = case.input(case.values(case.rank, case.shape))
+    yield from case.call(dist.gather, mine, found, group_dst=case.root)
     for r, tensor in enumerate(found or []):
         case.check(tensor, case.values(r, case.shape))
 
@@ -257,21 +275,26 @@ def scatter(case):
     parts = [case.input(case.values(r, case.shape)) for r in
              range(case.size)] if is_root else None
     found = case.blank(case.shape)
-    case.call(dist.scatter, found, parts, group_src=case.root)
+    yield from case.call(dist.scatter, found, parts, group_src=case.root)
     case.check(found, case.values(case.rank, case.shape))
 
 
+def _part_for(case, source, target, shape):
+    """Unlike for each target, and for each source."""
+    other = dataclasses.replace(case, checks=[],
+                                number=case.number * 8 + target)
+    return other.values(source, shape)
+
+
 def _parts_for(case, rank):
-    """Unlike for each receiver, and for each sender."""
-    return [dataclasses.replace(case, number=case.number * 8 + r).values(
-        rank, shape) for r, shape in enumerate(_shapes(case))]
+    return [_part_for(case, rank, r, shape)
+            for r, shape in enumerate(_shapes(case))]
 
 
 def reduce_scatter(case):
     found = case.blank(_shapes(case)[case.rank])
-    case.call(dist.reduce_scatter, found,
-              [case.input(part) for part in _parts_for(case, case.rank)],
-              op=case.reduce)
+    mine = [case.input(part) for part in _parts_for(case, case.rank)]
+    yield from case.call(dist.reduce_scatter, found, mine, op=case.reduce)
     case.check(found, case.reduced([_parts_for(case, r)[case.rank]
                                     for r in range(case.size)]))
 
@@ -280,26 +303,26 @@ def reduce_scatter_tensor(case):
     shape = case.shape_of(case.shape[0] * case.size) if case.shape else (
         case.size,)
     found = case.blank(case.shape)
-    case.call(dist.reduce_scatter_tensor, found,
-              case.input(case.values(case.rank, shape)), op=case.reduce)
+    mine = case.input(case.values(case.rank, shape))
+    yield from case.call(dist.reduce_scatter_tensor, found, mine,
+                         op=case.reduce)
     total = case.reduced([case.values(r, shape) for r in range(case.size)])
     case.check(found, total.reshape(case.size, *case.shape)[case.rank])
 
 
 def _sent(case, source, target):
     """Of its own shape for each pair, if rows may differ."""
-    rows = _rows_of(case)
-    shape = case.shape_of((rows[source] * 2 + rows[target]) % 4) \
-        if case.rows else case.shape
-    return dataclasses.replace(case, number=case.number * 8 + target).values(
-        source, shape)
+    if not case.rows:
+        return _part_for(case, source, target, case.shape)
+    rows = (case.rows[source] * 2 + case.rows[target]) % 4
+    return _part_for(case, source, target, case.shape_of(rows))
 
 
 def all_to_all(case):
     ranks = range(case.size)
     found = [case.blank(_sent(case, s, case.rank).shape) for s in ranks]
-    case.call(dist.all_to_all, found,
-              [case.input(_sent(case, case.rank, t)) for t in ranks])
+    mine = [case.input(_sent(case, case.rank, t)) for t in ranks]
+    yield from case.call(dist.all_to_all, found, mine)
     for s in ranks:
         case.check(found[s], _sent(case, s, case.rank))
 
@@ -312,8 +335,9 @@ def all_to_all_single(case):
     splits = [[len(part) for part in parts] for parts in (got, sent)]
     wanted = torch.cat(got)
     found = case.blank(wanted.shape)
-    case.call(dist.all_to_all_single, found, case.input(torch.cat(sent)),
-              *(splits if case.rows else []))
+    mine = case.input(torch.cat(sent))
+    yield from case.call(dist.all_to_all_single, found, mine,
+                         *(splits if case.rows else []))
     case.check(found, wanted)
 
 
@@ -328,11 +352,19 @@ def exchange(case):
                         tag=case.number),
              dist.irecv(found, group=case.group, group_src=before,
                         tag=case.number)]
+    if case.asynchronous:
+        yield
     for work in works:
         work.wait()
     for check in case.checks:
         check()
     case.check(found, case.values(before, shapes[before]))
+
+
+def finish(started):
+    """What's left of an operation, or all of it."""
+    for _ in started:
+        pass
 
 
 OPERATIONS = {f.__name__: f for f in (

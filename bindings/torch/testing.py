@@ -117,8 +117,14 @@ def check_equal(found, wanted, what):
     """Bit for bit, once `wanted` is of the type of what was found."""
     assert found.shape == wanted.shape, (what, found.shape, wanted.shape)
     wanted = wanted.to(found.dtype)
-    if not torch.equal(_bytes_of(found), _bytes_of(wanted)):
-        raise AssertionError(f"{what}: found {found}, but wanted {wanted}")
+    differ = (_bytes_of(found) != _bytes_of(wanted)).reshape(
+        -1, found.dtype.itemsize).any(1)
+    if differ.any():
+        first = int(differ.nonzero()[0])
+        raise AssertionError(
+            f"{what}: {int(differ.sum())} of {found.numel()} elements differ, "
+            f"first number {first}: found {found.flatten()[first]}, "
+            f"wanted {wanted.flatten()[first]}")
 
 
 def check_refused(kind, call, *words):
@@ -141,7 +147,7 @@ def _rank(rank, bodies, settings, folder):
                             world_size=size, timeout=settings["timeout"])
     for body in bodies:
         try:
-            body(rank, size)
+            body(rank, size, *settings["arguments"])
         except BaseException:
             print(f"rank {rank} of {size} in {body.__name__}:\n"
                   f"{traceback.format_exc()}", file=sys.stderr, flush=True)
@@ -149,15 +155,14 @@ def _rank(rank, bodies, settings, folder):
     dist.destroy_process_group()
 
 
-def run_ranks(*bodies, size, backend="neuron", timeout=TIMEOUT,
-              environment=None):
-    """Runs body(rank, size) of each body in turn, in `size` processes.
+def run_ranks(*bodies, size, **settings):
+    """Runs body(rank, size, *arguments) of each in turn, in `size` processes.
 
     They make one group, of which all bodies are members. An error in one rank
     ends them all. `environment` is set in the ranks before they make it.
     """
-    settings = {"size": size, "backend": backend, "timeout": timeout,
-                "environment": environment or {}}
+    settings = {"size": size, "backend": "neuron", "timeout": TIMEOUT,
+                "environment": {}, "arguments": (), **settings}
     with tempfile.TemporaryDirectory() as folder:
         # The fork server imports PyTorch once for all ranks of the file.
         mp.start_processes(_rank, (bodies, settings, folder), size,
