@@ -58,7 +58,7 @@ def logits(model: LlamaForCausalLM, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def parse() -> argparse.Namespace:
-    parser = language.parser(__doc__, steps=100)
+    parser = language.parser(__doc__, steps=80)
     parser.add_argument("--bf16", action="store_true",
                         help="computes in bfloat16; weights stay float32")
     parser.add_argument("--registered", default=True,

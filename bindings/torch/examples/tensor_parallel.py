@@ -63,7 +63,7 @@ def shard(model: language.Decoder, mesh: DeviceMesh) -> nn.Module:
 
 
 def parse() -> argparse.Namespace:
-    parser = language.parser(__doc__, steps=40)
+    parser = language.parser(__doc__, steps=30)
     parser.add_argument("--tensor", type=int, default=2, metavar="RANKS",
                         help="how many split each matrix: 1, 2 or 4")
     return parser.parse_args()
