@@ -5,11 +5,11 @@
     tally.py NAME=EVENTS.json:EXIT_CODE ... NAME=CASES.xml:EXIT_CODE ...
 
 EVENTS.json is what --build_event_json_file wrote; CASES.xml is the report of
-one test script that ran outside Bazel (tests/junit.py). Prints what failed, a line a
-run, and last `N passed, N failed`; exits 1 unless all passed. Built to err on
-the side of failing: a target that doesn't build, crashes, times out, runs no
-case or reports nothing counts as one failed case, and so does a run that Bazel
-ended with an error for which no case stands.
+one test script that ran outside Bazel (tests/junit.py). Prints what failed, a
+line a run, and last `N passed, N failed`; exits 1 unless all passed. Built to
+err on the side of failing: a target that doesn't build, crashes, times out,
+runs no case or reports nothing counts as one failed case, and so does a run
+that ended with an error for which no case stands.
 """
 
 import collections
