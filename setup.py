@@ -36,5 +36,7 @@ class BazelBuild(build_ext):
             f'TORCH = "{torch.__version__.split("+")[0]}"\n')
 
 
+# What an earlier build left there would get into the wheel.
+shutil.rmtree(_ROOT / "build", ignore_errors=True)
 setuptools.setup(ext_modules=[setuptools.Extension("trnccl._C", sources=[])],
                  cmdclass={"build_ext": BazelBuild})
