@@ -6,11 +6,12 @@
 In float64, so that what differs is more than the order of additions.
 """
 
+import testing  # First: it finds Python and the package.
+
 import copy
 import unittest
 import warnings
 
-import testing
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import (

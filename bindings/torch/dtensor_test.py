@@ -3,10 +3,11 @@
 # Copyright (c) The trnccl Authors
 """DTensor on the backend: placements, uneven shards, operators."""
 
+import testing  # First: it finds Python and the package.
+
 import itertools
 import unittest
 
-import testing
 import torch
 import torch.distributed as dist
 import torch.distributed.tensor as dtensor

@@ -3,11 +3,12 @@
 # Copyright (c) The trnccl Authors
 """Fully sharded training on the backend, beside one process on all data."""
 
+import testing  # First: it finds Python and the package.
+
 import re
 import unittest
 from unittest import mock
 
-import testing
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh

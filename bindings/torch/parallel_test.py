@@ -3,10 +3,11 @@
 # Copyright (c) The trnccl Authors
 """Models split among ranks: tensor, context and pipeline parallel."""
 
+import testing  # First: it finds Python and the package.
+
 import copy
 import unittest
 
-import testing
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -246,9 +247,12 @@ def pipelines(rank, size):
             for stage in stages:
                 stage.submod.zero_grad()
             losses = []
-            args = (rows,) if rank == 0 else ()
-            more = {"target": goal, "losses": losses} if rank == size - 1 else {}
-            schedule.step(*args, **more)
+            if rank == 0:
+                schedule.step(rows)
+            elif rank == size - 1:
+                schedule.step(target=goal, losses=losses)
+            else:
+                schedule.step()
         for stage in stages:
             index = stage.stage_index
             for one, other in zip(stage.submod.parameters(),
