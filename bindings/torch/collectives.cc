@@ -156,7 +156,7 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::allgather(
   return Launch(AllGatherCall(outputs[0], input, options));
 }
 
-ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::_allgather_base(
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::C10D_ALL_GATHER_SINGLE(
     at::Tensor& output, at::Tensor& input,
     const c10d::AllgatherOptions& options) {
   return Launch(AllGatherCall(output, input, options));
@@ -185,7 +185,7 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::allgather_coalesced(
 }
 
 ProcessGroupNeuron::WorkPointer
-ProcessGroupNeuron::allgather_into_tensor_coalesced(
+ProcessGroupNeuron::C10D_ALL_GATHER_SINGLE_COALESCED(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(!inputs.empty() && outputs.size() == inputs.size(),
                     "trnccl: there are ", inputs.size(), " inputs, but ",
@@ -319,14 +319,14 @@ ProcessGroupNeuron::Call ProcessGroupNeuron::ReduceScatterCall(
   return call;
 }
 
-ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::_reduce_scatter_base(
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::C10D_REDUCE_SCATTER_SINGLE(
     at::Tensor& output, at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
   return Launch(ReduceScatterCall(output, input, options));
 }
 
 ProcessGroupNeuron::WorkPointer
-ProcessGroupNeuron::reduce_scatter_tensor_coalesced(
+ProcessGroupNeuron::C10D_REDUCE_SCATTER_SINGLE_COALESCED(
     Tensors& outputs, Tensors& inputs,
     const c10d::ReduceScatterOptions& options) {
   TORCH_CHECK_VALUE(!inputs.empty() && outputs.size() == inputs.size(),

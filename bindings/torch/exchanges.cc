@@ -64,7 +64,7 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::Exchange(
   return Launch(std::move(call));
 }
 
-ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::alltoall_base(
+ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::C10D_ALL_TO_ALL_SINGLE(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
   CheckSameType("all_to_all_single", output.scalar_type(), input.scalar_type());

@@ -142,6 +142,7 @@ void ProcessGroupNeuron::CancelCoalescing() {
 }
 
 void ProcessGroupNeuron::registerOnCompletionHook(GroupLog::Hook&& hook) {
+  onCompletionHook_ = hook;  // hasHooks() tells by it
   log_->SetHook(std::move(hook));
 }
 

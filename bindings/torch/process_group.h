@@ -81,12 +81,13 @@ class ProcessGroupNeuron final : public c10d::Backend {
                      const c10d::ReduceOptions& options) override;
   WorkPointer allgather(TensorLists& outputs, Tensors& inputs,
                         const c10d::AllgatherOptions& options) override;
-  WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input,
-                              const c10d::AllgatherOptions& options) override;
+  WorkPointer C10D_ALL_GATHER_SINGLE(
+      at::Tensor& output, at::Tensor& input,
+      const c10d::AllgatherOptions& options) override;
   WorkPointer allgather_coalesced(
       TensorLists& outputs, Tensors& inputs,
       const c10d::AllgatherOptions& options) override;
-  WorkPointer allgather_into_tensor_coalesced(
+  WorkPointer C10D_ALL_GATHER_SINGLE_COALESCED(
       Tensors& outputs, Tensors& inputs,
       const c10d::AllgatherOptions& options) override;
   WorkPointer gather(TensorLists& outputs, Tensors& inputs,
@@ -96,16 +97,16 @@ class ProcessGroupNeuron final : public c10d::Backend {
   WorkPointer reduce_scatter(
       Tensors& outputs, TensorLists& inputs,
       const c10d::ReduceScatterOptions& options) override;
-  WorkPointer _reduce_scatter_base(
+  WorkPointer C10D_REDUCE_SCATTER_SINGLE(
       at::Tensor& output, at::Tensor& input,
       const c10d::ReduceScatterOptions& options) override;
-  WorkPointer reduce_scatter_tensor_coalesced(
+  WorkPointer C10D_REDUCE_SCATTER_SINGLE_COALESCED(
       Tensors& outputs, Tensors& inputs,
       const c10d::ReduceScatterOptions& options) override;
-  WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input,
-                            std::vector<int64_t>& output_splits,
-                            std::vector<int64_t>& input_splits,
-                            const c10d::AllToAllOptions& options) override;
+  WorkPointer C10D_ALL_TO_ALL_SINGLE(
+      at::Tensor& output, at::Tensor& input,
+      std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
+      const c10d::AllToAllOptions& options) override;
   WorkPointer alltoall(Tensors& outputs, Tensors& inputs,
                        const c10d::AllToAllOptions& options) override;
   WorkPointer barrier(const c10d::BarrierOptions& options) override;

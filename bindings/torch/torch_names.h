@@ -17,3 +17,11 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+
+// What 2.13 calls the virtual functions of c10d::Backend that the next release
+// names as the macros are.
+#define C10D_ALL_GATHER_SINGLE _allgather_base
+#define C10D_ALL_GATHER_SINGLE_COALESCED allgather_into_tensor_coalesced
+#define C10D_REDUCE_SCATTER_SINGLE _reduce_scatter_base
+#define C10D_REDUCE_SCATTER_SINGLE_COALESCED reduce_scatter_tensor_coalesced
+#define C10D_ALL_TO_ALL_SINGLE alltoall_base
