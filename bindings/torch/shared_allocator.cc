@@ -27,7 +27,8 @@ size_t BlockBytes(size_t bytes) {
 }
 
 // Blocks that tensors gave back, kept for the next: making one costs several
-// system calls, zeroed pages, and a mapping in each peer. No more is kept than
+// system calls, zeroed pages, and a mapping in each peer. A step of training
+// takes blocks of one size and then of another: so twice as much may be kept as
 // was ever in use at one time.
 class Blocks {
  public:
@@ -59,7 +60,7 @@ class Blocks {
       used_bytes_ -= used.mapped();
       kept_bytes_ += used.mapped();
       kept_.emplace(used.mapped(), block);
-      while (kept_bytes_ + used_bytes_ > most_used_bytes_) {
+      while (kept_bytes_ > 2 * most_used_bytes_) {
         const auto largest = std::prev(kept_.end());
         kept_bytes_ -= largest->first;
         surplus.push_back(largest->second);
