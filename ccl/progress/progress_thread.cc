@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "ccl/base/status_macros.h"
 #include "ccl/progress/process_mark.h"
+#include "ccl/progress/short_slices.h"
 
 namespace trnccl {
 namespace {
@@ -86,6 +87,7 @@ void ProgressThread::SleepOnce() {
 }
 
 void ProgressThread::Run() {
+  UseShortSlices();
   Backoff backoff(kPolicy);
   for (;;) {
     switch (DriveAll()) {
