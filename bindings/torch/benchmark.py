@@ -19,7 +19,7 @@ from typing import Any
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ROOT = os.path.normpath(os.path.join(_HERE, "../.."))
 # Not the script's own folder: the sources of trnccl, unbuilt, stand there.
-sys.path[:1] = [os.path.join(_HERE, "bench"),
+sys.path[:1] = [os.path.join(_HERE, "bench"), os.path.join(_HERE, "examples"),
                 os.path.join(_ROOT, "bindings/mpi/suite")]
 
 import comparison  # noqa: E402
@@ -27,7 +27,6 @@ import machine  # noqa: E402
 import overhead  # noqa: E402
 import report  # noqa: E402
 import torch  # noqa: E402
-import training  # noqa: E402
 from figures import size_argument  # noqa: E402
 from ranks import Ranks  # noqa: E402
 
@@ -122,9 +121,11 @@ def _run(options: argparse.Namespace, ranks: Ranks,
         ranks.say(str(found))
         results["overhead"] = dataclasses.asdict(found)
     if options.training:
+        # Not above: all else needs no models.
+        import training
         trained = training.measure(ranks, options.rounds, options.traces)
         for one in trained:
-            ranks.say(report.training(one))
+            ranks.say(str(one))
         results["training"] = [dataclasses.asdict(one) for one in trained]
     return wrong
 

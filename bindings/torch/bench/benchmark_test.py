@@ -143,26 +143,41 @@ class Rows(unittest.TestCase):
         self.assertEqual((row["gloo_time_us"], row["speedup"]), (20, 10))
 
 
+def event(name, begin, end, thread=1):
+    return {"ph": "X", "name": name, "ts": begin, "dur": end - begin,
+            "tid": thread}
+
+
 class Overlap(unittest.TestCase):
 
     def test_is_what_backward_operators_hide(self):
-        def event(name, begin, end, thread=1):
-            return {"ph": "X", "name": name, "ts": begin, "dur": end - begin,
-                    "tid": thread}
-        found = overlap.of_events([
-            event(overlap.BACKWARD, 100, 200), {"ph": "i", "name": "mark"},
+        events = [
+            event(overlap.STEP, 50, 250), event(overlap.BACKWARD, 100, 200),
             event("aten::mm", 80, 90), event("aten::mm", 110, 130),
             event("aten::add", 112, 115), event("aten::mm", 150, 160),
             event("aten::mm", 160, 180, thread=2),
             # Two calls at once count once; one is before any backward pass.
             event("neuron:all_reduce", 120, 155, thread=3),
             event("neuron:all_reduce", 140, 170), event("gloo:x", 100, 200),
-            event("neuron:all_reduce", 82, 88)], "neuron")
+            event("neuron:all_reduce", 82, 88),
+            event("neuron:all_reduce", 10, 20)]
+        found, = overlap.by_step(events, [overlap.calls_of(events, "neuron")])
         self.assertEqual((found.busy_us, found.hidden_us), (56, 20))
         self.assertAlmostEqual(found.hidden, 20 / 56)
 
+    def test_begins_when_the_last_rank_joins(self):
+        events = [event(overlap.STEP, 0, 100)]
+        mine, others = [[(10, 20), (50, 70)], [(14, 21), (30, 60)]]
+        found, = overlap.by_step(events, [mine, others])
+        self.assertEqual(found.busy_us, 6 + 20)
+        found, = overlap.by_step(events, [others, mine])
+        self.assertEqual(found.busy_us, 7 + 10)
+        with self.assertRaises(ValueError):
+            overlap.by_step(events, [mine, others[:1]])
+
     def test_of_nothing_is_none(self):
-        self.assertEqual(overlap.of_events([], "neuron").hidden, 0)
+        self.assertEqual(overlap.Communication(0, 0).hidden, 0)
+        self.assertEqual(overlap.by_step([], [[], []]), [])
 
 
 class Run(unittest.TestCase):
@@ -207,7 +222,7 @@ class Run(unittest.TestCase):
                          ["DDP", "FSDP2"])
         for one in found["training"]:
             for backend in ("ours", "gloo"):
-                self.assertGreater(one[backend]["busy_us"], 0)
+                self.assertGreater(one[backend]["busy_us"]["median"], 0)
                 json.loads(pathlib.Path(one[backend]["trace"]).read_text())
 
     def test_fails_if_a_result_is_wrong(self):

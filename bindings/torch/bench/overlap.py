@@ -1,28 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) The trnccl Authors
-"""What a trace of PyTorch's profiler says of communication and overlap.
+"""What traces of PyTorch's profiler say of communication and overlap.
 
-Communication is the time in which at least one call of the backend was under
-way. It's hidden as far as the thread that computes gradients was in an operator
-meanwhile.
+A call is busy from when all ranks have begun it until it ends: before that, it
+waits for a rank that still computes. It's hidden as far as the thread that
+computes gradients is in an operator meanwhile.
 """
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-# What the training step calls its backward pass in the trace.
+# What training calls these parts of itself in the trace.
+STEP = "benchmark: step"
 BACKWARD = "benchmark: backward"
 
+Event = dict[str, Any]
 Interval = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True)
 class Communication:
-    """Of a whole trace, in microseconds."""
-    busy_us: float
-    hidden_us: float  # by computing in backward passes
+    """Of a step, in microseconds."""
+    busy_us: float  # with calls at the same time counted once
+    hidden_us: float
 
     @property
     def hidden(self) -> float:
@@ -30,28 +32,43 @@ class Communication:
         return self.hidden_us / self.busy_us if self.busy_us else 0.0
 
 
-def read(path: str, backend: str) -> Communication:
-    """Of the trace in a file, and the calls of one backend."""
+def read(path: str) -> list[Event]:
+    """What lasts, of a trace in Chrome's format; all ranks by one clock."""
     with open(path, encoding="utf-8") as file:
-        return of_events(json.load(file)["traceEvents"], backend)
+        return [event for event in json.load(file)["traceEvents"]
+                if event.get("ph") == "X"]
 
 
-def of_events(events: Iterable[dict[str, Any]],
-              backend: str) -> Communication:
-    """Of the events of a trace, as Chrome's format has them."""
-    events = [event for event in events if event.get("ph") == "X"]
-    calls = _union(_interval(event) for event in events
-                   if event["name"].startswith(backend + ":"))
-    passes = [event for event in events if event["name"] == BACKWARD]
-    threads = {event["tid"] for event in passes}
-    operators = _union(_interval(event) for event in events
-                       if event["name"].startswith("aten::") and
-                       event["tid"] in threads)
-    computing = _both(operators, _union(map(_interval, passes)))
-    return Communication(_length(calls), _length(_both(calls, computing)))
+def calls_of(events: Iterable[Event], backend: str) -> list[Interval]:
+    """A backend's calls, in an order that's the same on all ranks."""
+    return [_interval(event) for event in sorted(
+        (event for event in events
+         if event["name"].startswith(backend + ":")),
+        key=lambda event: (event["name"], event["ts"]))]
 
 
-def _interval(event: dict[str, Any]) -> Interval:
+def by_step(events: Iterable[Event],
+            calls: Sequence[Sequence[Interval]]) -> list[Communication]:
+    """Of each step of a rank, whose calls come first, then other ranks'."""
+    if len({len(each) for each in calls}) != 1:
+        raise ValueError("ranks made different calls")
+    busy = _union([(max(begin for begin, _ in same), same[0][1])
+                   for same in zip(*calls)])
+    steps = [event for event in events if event["name"] == STEP]
+    threads = {event["tid"] for event in steps}
+    computing = _both(
+        _when(events, lambda event: event["name"].startswith("aten::") and
+              event["tid"] in threads),
+        _when(events, lambda event: event["name"] == BACKWARD))
+    found = []
+    for step in steps:
+        mine = _both(busy, [_interval(step)])
+        found.append(Communication(_length(mine),
+                                   _length(_both(mine, computing))))
+    return found
+
+
+def _interval(event: Event) -> Interval:
     return event["ts"], event["ts"] + event["dur"]
 
 
@@ -59,10 +76,17 @@ def _length(intervals: Iterable[Interval]) -> float:
     return sum(end - begin for begin, end in intervals)
 
 
+def _when(events: Iterable[Event],
+          wanted: Callable[[Event], bool]) -> list[Interval]:
+    return _union(map(_interval, filter(wanted, events)))
+
+
 def _union(intervals: Iterable[Interval]) -> list[Interval]:
-    """In order, and none touches another."""
+    """In order, and none touches another; what ends too early is none."""
     merged: list[Interval] = []
     for begin, end in sorted(intervals):
+        if end <= begin:
+            continue
         if merged and begin <= merged[-1][1]:
             merged[-1] = merged[-1][0], max(merged[-1][1], end)
         else:

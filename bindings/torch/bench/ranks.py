@@ -4,6 +4,7 @@
 
 import os
 import warnings
+from typing import Any
 
 import machine
 import torch
@@ -57,6 +58,12 @@ class Ranks:
         all_values = torch.tensor([value])
         dist.all_reduce(all_values, group=self._groups[GLOO])
         return int(all_values.item())
+
+    def collect(self, value: Any) -> list[Any]:
+        """All ranks' values, which may be anything that pickle takes."""
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self._groups[GLOO])
+        return values
 
     def say(self, text: str = "") -> None:
         """Printed once, not by each rank."""

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) The trnccl Authors
-"""Results as people read them."""
+"""The comparison as a table, line by line."""
 
 from comparison import Row
 from figures import Spread, size_text, time_text
-from training import Training
 
 _FORMAT = "%-22s %8s %-8s %9s %9s %8s %-18s %7s %7s  %s"
 
@@ -33,22 +32,3 @@ def _times(factor: float) -> str:
 
 def _range(speedup: Spread) -> str:
     return "(%s to %s)" % (_times(speedup.min), _times(speedup.max))
-
-
-def training(result: Training) -> str:
-    """A few lines for people."""
-    lines = ["%s: a step without communication takes %s us" % (
-        result.name, time_text(result.without_us.median))]
-    lines += ["  %-6s  step %s us, exposed communication %s us, calls busy "
-              "%s us, %.0f %% of that hidden by backward; %s" % (
-                  name, time_text(one.step_us.median),
-                  time_text(one.exposed_us.median), time_text(one.busy_us),
-                  100 * one.hidden, one.trace)
-              for name, one in (("trnccl", result.ours),
-                                ("Gloo", result.gloo))]
-    lines.append("  ours : Gloo's: exposed %.2f, busy %.2f; steps are %.2f "
-                 "times as fast (%.2f to %.2f)" % (
-                     result.exposed_ratio, result.busy_ratio,
-                     result.speedup.median, result.speedup.min,
-                     result.speedup.max))
-    return "\n".join(lines)
