@@ -13,6 +13,7 @@ generator, which yields where an asynchronous call is under way.
 
 import dataclasses
 import math
+import time
 
 import torch
 import torch.distributed as dist
@@ -97,6 +98,18 @@ class _Surroundings:
             f"{what}: memory outside of the tensor was written")
 
 
+def await_work(work, how):
+    if how == "wait":
+        work.wait()
+    elif how == "future":
+        work.get_future().then(lambda future: future.value()).wait()
+    else:
+        until = time.monotonic() + 30
+        while not work.is_completed():
+            assert time.monotonic() < until, "it doesn't complete by itself"
+        assert work.is_success() and work.exception() is None
+
+
 @dataclasses.dataclass
 class Case:
     """One call: on which ranks, of what. `rank` and `root` count in the group.
@@ -113,6 +126,7 @@ class Case:
     root: int = 0
     asynchronous: bool = False
     number: int = 0
+    waits: str = "wait"  # or "poll", "future": how it waits if asynchronous
     # Rows that ranks bring where they may differ, row by row of a matrix.
     rows: tuple = ()
     checks: list = dataclasses.field(default_factory=list, repr=False)
@@ -156,7 +170,7 @@ class Case:
                          async_op=self.asynchronous, **options)
         if self.asynchronous:
             yield
-            work.wait()
+            await_work(work, self.waits)
         for check in self.checks:
             check()
 
@@ -355,7 +369,7 @@ def exchange(case):
     if case.asynchronous:
         yield
     for work in works:
-        work.wait()
+        await_work(work, case.waits)
     for check in case.checks:
         check()
     case.check(found, case.values(before, shapes[before]))

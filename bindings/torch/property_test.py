@@ -73,7 +73,8 @@ def random_calls(rank, size, seed):
             (*LAYOUTS, NEGATED))
         case = dataclasses.replace(
             case, rank=case.members.index(rank), group=groups[case.members],
-            layout=layout, asynchronous=mine.random() < 0.6, checks=[])
+            layout=layout, asynchronous=mine.random() < 0.6, checks=[],
+            waits=mine.choice(("wait", "poll", "future")))
         try:
             started = OPERATIONS[name](case)
             next(started, None)

@@ -72,37 +72,42 @@ void WorkNeuron::Complete(trncclResult_t result) {
             finished_);
 }
 
+bool WorkNeuron::ClaimTelling() {
+  return completed_ && future_ != nullptr && !std::exchange(told_, true);
+}
+
 void WorkNeuron::TellFuture() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto future = future_;
-  const std::optional<int> level = callback_level_;
-  lock.unlock();
-  if (future == nullptr) return;
-  if (!level.has_value()) return Tell(future.get());
-  RunApart({.run = [self = c10::intrusive_ptr<WorkNeuron>::reclaim_copy(this),
-                    future] { self->Tell(future.get()); },
+  std::optional<int> level;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!ClaimTelling()) return;
+    level = callback_level_;
+  }
+  if (!level.has_value()) return Tell();
+  RunApart({.run = [self = c10::intrusive_ptr<WorkNeuron>::reclaim_copy(
+                        this)] { self->Tell(); },
             .level = *level});
 }
 
-void WorkNeuron::Tell(c10::ivalue::Future* future) const {
+void WorkNeuron::Tell() const {
   if (exception_ == nullptr) {
-    future->markCompleted(at::IValue(outputs_));
+    future_->markCompleted(at::IValue(outputs_));
   } else {
-    future->setError(exception_);
+    future_->setError(exception_);
   }
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkNeuron::getFuture() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  // Python's callers hold the interpreter's lock, C++'s don't.
-  if (PyGILState_Check() != 0) callback_level_ = CallbackLevel();
-  if (future_ != nullptr) return future_;
-  future_ = MakeFuture();
-  const auto future = future_;
-  if (!completed_) return future;
-  lock.unlock();
-  Tell(future.get());
-  return future;
+  bool complete = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // Python's callers hold the interpreter's lock, C++'s don't.
+    if (PyGILState_Check() != 0) callback_level_ = CallbackLevel();
+    if (future_ == nullptr) future_ = MakeFuture();
+    complete = ClaimTelling();
+  }
+  if (complete) Tell();
+  return future_;
 }
 
 bool WorkNeuron::wait(std::chrono::milliseconds timeout) {

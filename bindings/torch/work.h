@@ -64,8 +64,10 @@ class WorkNeuron final : public c10d::Work {
  private:
   static void OnDone(void* work);
   void TellFuture();
-  // Of the outcome, which is known.
-  void Tell(c10::ivalue::Future* future) const;
+  // Whether the caller is to tell the future of the outcome: one thread is,
+  // once there are both. Needs the mutex.
+  bool ClaimTelling();
+  void Tell() const;
 
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> outputs_;
@@ -75,6 +77,7 @@ class WorkNeuron final : public c10d::Work {
   trncclRequest_t request_ = nullptr;
   trncclStatus_t status_ = {.source = -1, .tag = 0, .count = 0};
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+  bool told_ = false;
   std::optional<int> callback_level_;  // if Python asked for the future
   std::chrono::steady_clock::time_point finished_;
 };
