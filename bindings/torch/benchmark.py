@@ -142,9 +142,8 @@ def _compare(options: argparse.Namespace,
     if options.plot and ranks.rank == 0:
         # Not above: all else needs no matplotlib.
         import picture
-        picture.draw(rows, "trnccl and Gloo under PyTorch %s, %s, float times "
-                     "of the slowest rank" % (torch.__version__,
-                                              ranks.placement()),
+        picture.draw(rows, "trnccl and Gloo under PyTorch %s; %s; times of the "
+                     "slowest rank" % (torch.__version__, ranks.placement()),
                      options.plot)
     return rows
 
