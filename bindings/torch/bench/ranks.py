@@ -9,7 +9,6 @@ from typing import Any
 import machine
 import torch
 import torch.distributed as dist
-import trnccl  # noqa: F401 (registers the backend)
 
 # The names that users still write.
 warnings.filterwarnings("ignore", ".* is deprecated", FutureWarning)
@@ -25,7 +24,9 @@ class Ranks:
 
     def __init__(self, bind: bool = True):
         if "RANK" not in os.environ:
-            raise RuntimeError("start it under torchrun")
+            raise SystemExit("start it by torchrun --nproc-per-node 2 ...")
+        # Registers the backend; not above, so that --help needs it not.
+        import trnccl  # noqa: F401
         self.bound = bind and _bind()
         torch.set_num_threads(1)
         dist.init_process_group(OURS)
