@@ -4,7 +4,6 @@
 """The backend under torch.distributed, between processes of this machine."""
 
 import datetime
-import unittest
 
 import testing  # First: it chooses the Python.
 from testing import check_equal, values
@@ -226,4 +225,4 @@ class Backend(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

@@ -7,7 +7,6 @@ import testing  # First: it finds Python and the package.
 
 import os
 import tempfile
-import unittest
 
 import torch
 import torch.distributed as dist
@@ -142,4 +141,4 @@ class Checkpoint(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

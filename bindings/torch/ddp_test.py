@@ -9,7 +9,6 @@ In float64, so that what differs is more than the order of additions.
 import testing  # First: it finds Python and the package.
 
 import copy
-import unittest
 import warnings
 
 import torch
@@ -316,4 +315,4 @@ class Ddp(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

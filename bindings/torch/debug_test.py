@@ -5,7 +5,6 @@
 
 import testing  # First: it finds Python and the package.
 
-import unittest
 
 import torch
 import torch.distributed as dist
@@ -139,4 +138,4 @@ class Debug(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

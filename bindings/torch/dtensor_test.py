@@ -6,7 +6,6 @@
 import testing  # First: it finds Python and the package.
 
 import itertools
-import unittest
 
 import torch
 import torch.distributed as dist
@@ -170,4 +169,4 @@ class Tensors(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

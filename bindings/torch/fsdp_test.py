@@ -6,7 +6,6 @@
 import testing  # First: it finds Python and the package.
 
 import re
-import unittest
 from unittest import mock
 
 import torch
@@ -244,4 +243,4 @@ class Fsdp(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

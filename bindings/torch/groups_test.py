@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import unittest
 import warnings
 
 import testing
@@ -368,4 +367,4 @@ if __name__ == "__main__":
     if _TORCHRUN in sys.argv:
         under_torchrun()
     else:
-        unittest.main()
+        testing.main()

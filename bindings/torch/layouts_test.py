@@ -6,7 +6,6 @@
 import testing  # First: it chooses the Python.
 
 import random
-import unittest
 
 import torch
 import torch.distributed as dist
@@ -196,4 +195,4 @@ class Layouts(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

@@ -5,7 +5,6 @@
 
 import datetime
 import os
-import unittest
 
 import testing  # First: it finds Python and the package.
 
@@ -233,4 +232,4 @@ def _join_late(file, rank):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

@@ -9,7 +9,6 @@ import datetime
 import itertools
 import random
 import time
-import unittest
 
 import torch
 import torch.distributed as dist
@@ -270,4 +269,4 @@ class Messages(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

@@ -6,7 +6,6 @@
 import testing  # First: it finds Python and the package.
 
 import copy
-import unittest
 
 import torch
 import torch.distributed as dist
@@ -271,4 +270,4 @@ class Parallel(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

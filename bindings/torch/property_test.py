@@ -12,7 +12,6 @@ import testing  # First: it chooses the Python.
 import dataclasses
 import os
 import random
-import unittest
 
 import torch
 import torch.distributed as dist
@@ -96,4 +95,4 @@ class Properties(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

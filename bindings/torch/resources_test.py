@@ -9,7 +9,6 @@ import gc
 import os
 import resource
 import tempfile
-import unittest
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's threads aren't ours.
 import testing  # noqa: E402 (it turns to the Python of .venv)
@@ -217,4 +216,4 @@ class Resources(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

@@ -10,7 +10,6 @@ import pickle
 import subprocess
 import sys
 import tempfile
-import unittest
 
 import testing  # First: it finds Python and the package.
 
@@ -118,4 +117,4 @@ class Seeing(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

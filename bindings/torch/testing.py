@@ -176,3 +176,10 @@ class RanksTest(unittest.TestCase):
         for size in sizes:
             with self.subTest(size=size):
                 run_ranks(*bodies, size=size, **settings)
+
+
+def main():
+    """Runs the file's tests, and tells Bazel of each case."""
+    sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
+    import junit
+    junit.main()

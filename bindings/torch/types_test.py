@@ -6,7 +6,6 @@
 import testing  # First: it chooses the Python.
 
 import time
-import unittest
 
 import torch
 import torch.distributed as dist
@@ -225,4 +224,4 @@ class Types(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

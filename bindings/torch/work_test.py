@@ -8,7 +8,6 @@ import testing  # First: it chooses the Python.
 import datetime
 import gc
 import time
-import unittest
 import weakref
 
 import numpy
@@ -167,4 +166,4 @@ class Work(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()
