@@ -5,6 +5,7 @@
 // out memory.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -21,6 +22,7 @@ namespace {
 constexpr std::chrono::seconds kNewerAddress{3};
 // The least time that ranks get to find each other.
 constexpr std::chrono::milliseconds kLeastConnect{5000};
+constexpr char kPatience[] = "TRNCCL_BOOTSTRAP_TIMEOUT_MS";
 
 std::vector<uint8_t> BytesOf(const trncclUniqueId& id) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&id);
@@ -99,14 +101,17 @@ trncclResult_t ProcessGroupNeuron::Join(const trncclUniqueId& id) {
       options_->group_name.empty() ? "torch" : options_->group_name;
   config.name = name.c_str();
   config.timeout_ms = options_->timeout.count();
+  // c10d's users expect its timeout here too, unless they say otherwise.
   const std::string patience =
-      c10::str("TRNCCL_BOOTSTRAP_TIMEOUT_MS=",
+      c10::str(kPatience, "=",
                std::clamp<std::chrono::milliseconds>(
                    options_->timeout, kLeastConnect, std::chrono::hours(24))
                    .count());
   const char* const settings[] = {patience.c_str()};
-  config.settings = settings;
-  config.settings_count = 1;
+  if (std::getenv(kPatience) == nullptr) {
+    config.settings = settings;
+    config.settings_count = 1;
+  }
   return trncclCommInitRankConfig(&comm_, getSize(), id, getRank(), &config);
 }
 
