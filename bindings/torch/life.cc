@@ -3,6 +3,8 @@
 //
 // The part of ProcessGroupNeuron that makes, splits and ends groups, and gives
 // out memory.
+#include <Python.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -61,8 +63,14 @@ ProcessGroupNeuron::ProcessGroupNeuron(const StorePointer& store, int rank,
   init();
 }
 
+// Python frees groups with the interpreter's lock held, which callbacks of the
+// calls that this waits for may need.
 ProcessGroupNeuron::~ProcessGroupNeuron() {
-  if (comm_ != nullptr) trncclCommDestroy(comm_);
+  if (comm_ == nullptr) return;
+  const bool locked = Py_IsInitialized() != 0 && PyGILState_Check() != 0;
+  PyThreadState* const thread = locked ? PyEval_SaveThread() : nullptr;
+  trncclCommDestroy(comm_);
+  if (thread != nullptr) PyEval_RestoreThread(thread);
 }
 
 std::string ProcessGroupNeuron::Where() const {
