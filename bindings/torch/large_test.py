@@ -5,7 +5,6 @@
 
 import testing  # First: it chooses the Python.
 
-import unittest
 
 import torch
 import torch.distributed as dist
@@ -79,4 +78,4 @@ class Large(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 import torch
 import torch.distributed as dist
@@ -253,4 +252,4 @@ class Refusals(testing.RanksTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()
