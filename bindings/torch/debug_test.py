@@ -17,12 +17,12 @@ from operations import LAYOUTS, OPERATIONS, Case
 _CPU = torch.device("cpu")
 
 
-def debug(level, rank, size):
+def debug(level, rank, size, name="neuron"):
     """The default group made anew under TORCH_DISTRIBUTED_DEBUG's level."""
     store = c10d._get_default_store()
     dist.set_debug_level(level)
     dist.destroy_process_group()
-    dist.init_process_group("neuron", store=store, rank=rank, world_size=size,
+    dist.init_process_group(name, store=store, rank=rank, world_size=size,
                             timeout=testing.TIMEOUT)
     return dist.group.WORLD._get_backend(_CPU)
 
@@ -70,6 +70,8 @@ def detail(rank, size):
     dist.barrier()
     dist.group.WORLD.monitored_barrier(testing.TIMEOUT)
     training(rank, size)
+    debug(dist.DebugLevel.DETAIL, rank, size, "cpu:neuron")
+    every_operation(rank, tuple(range(size)), dist.group.WORLD)
 
 
 def detail_of_mistakes(rank, size):

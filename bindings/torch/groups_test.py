@@ -167,18 +167,23 @@ def names(rank, size):
     assert backend_of().name() == "neuron"
     for name in ("trnccl", "cpu:trnccl", "cpu:neuron", "cpu:neuron,cuda:gloo"):
         group = dist.new_group(backend=name)
+        assert group.name() == "custom", group.name()
+        group._register_on_completion_hook(lambda info: None)
         check_sum(group, size, name)
         dist.barrier(group=group)
         objects = [None] * size
         dist.all_gather_object(objects, rank, group=group)
         assert objects == list(range(size)), name
         dist.destroy_process_group(group)
-    # Beside Gloo, in both orders.
-    gloo = dist.new_group(backend="gloo")
-    for _ in range(3):
-        check_sum(gloo, size, "Gloo's")
-        check_sum(None, size, "ours")
-    dist.destroy_process_group(gloo)
+    # Beside Gloo, whose groups are as if this package weren't there.
+    for name in ("gloo", "cpu:gloo", "cpu:gloo,cuda:gloo"):
+        gloo = dist.new_group(backend=name)
+        assert gloo.name() == "gloo", gloo.name()
+        gloo._set_sequence_number_for_group()
+        for _ in range(3):
+            check_sum(gloo, size, "Gloo's")
+            check_sum(None, size, "ours")
+        dist.destroy_process_group(gloo)
 
 
 def numbers(rank, size):

@@ -23,6 +23,7 @@ def register() -> None:
     """Registers "trnccl", and "neuron" unless AWS's torch_neuronx has it."""
     if not dist.is_available():
         return
+    _mends.give_defaults()
     _register("trnccl")
     if os.environ.get(_SETTING, "auto") == "on" or not _has_torch_neuronx():
         _register("neuron")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) The trnccl Authors
-"""Two functions of PyTorch 2.13's c10d that fail backends not its own."""
+"""Three functions of PyTorch 2.13's c10d that fail backends not its own."""
 
 import contextlib
 import functools
@@ -13,8 +13,15 @@ from torch.distributed import distributed_c10d as c10d
 
 
 @functools.cache
+def give_defaults() -> None:
+    """Mends what a mere registration breaks. Before the first group is made."""
+    c10d._new_process_group_helper = _with_default(
+        c10d._new_process_group_helper)
+
+
+@functools.cache
 def apply() -> None:
-    """Mends both, in this process. Other backends see no difference."""
+    """Mends the others, in this process. Other backends see no difference."""
     c10d._coalescing_manager = _tidy(c10d._coalescing_manager)
     c10d._set_pg_timeout = _for_ours_too(c10d._set_pg_timeout)
 
@@ -25,6 +32,31 @@ def _ours(group: Any, device: Any) -> Any:
 
     backend = group._get_backend(torch.device(device))
     return backend if isinstance(backend, _C.ProcessGroupNeuron) else None
+
+
+def _with_default(make: Any) -> Any:
+    """Names the default backend of groups made by strings like "cpu:gloo".
+
+    As soon as there's any backend not its own, PyTorch's own forgets to, for
+    Gloo's groups too: what asks for it then warns or raises.
+    """
+
+    @functools.wraps(make)
+    def new_process_group_helper(*args: Any, **settings: Any) -> Any:
+        group, store = make(*args, **settings)
+        if isinstance(group, c10d.ProcessGroup) and group.name() == "undefined":
+            config = c10d.BackendConfig(c10d.Backend(
+                c10d._world.pg_backend_config[group]))
+            names = set(config.get_device_backend_map().values())
+            kinds = {c10d.Backend.backend_type_map.get(name) for name in names}
+            for kind in (c10d.ProcessGroup.BackendType.CUSTOM,
+                         c10d.ProcessGroup.BackendType.GLOO):
+                if kind in kinds:
+                    group._set_default_backend(kind)
+                    break
+        return group, store
+
+    return new_process_group_helper
 
 
 def _tidy(manager: Any) -> Any:
