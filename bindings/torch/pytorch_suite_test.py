@@ -205,4 +205,4 @@ class PytorchSuite(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    testing.main()
