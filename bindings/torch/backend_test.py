@@ -169,7 +169,6 @@ def groups(rank, size):
 def refusals(rank, size):
     for call in (
             lambda: dist.all_reduce(torch.ones(1).expand(4)),
-            lambda: dist.all_reduce(torch.eye(2).to_sparse()),
             lambda: dist.all_gather([torch.empty(2)], torch.empty(2)),
             lambda: dist.all_to_all_single(torch.empty(4), torch.empty(4),
                                            [1, 1], [1, 1])):
