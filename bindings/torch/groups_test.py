@@ -70,6 +70,13 @@ def meshes(rank, size):
     check_sum(turned.get_group(1), mine, "a mesh of ranks out of order")
     again = DeviceMesh.from_group(mesh.get_group("rows"), "cpu")
     check_sum(again.get_group(), column, "a mesh of a group")
+    mixed = init_device_mesh("cpu", (2, size // 2),
+                             mesh_dim_names=("rows", "columns"),
+                             backend_override={"rows": "gloo"})
+    assert dist.get_backend(mixed.get_group("rows")) == "gloo"
+    assert dist.get_backend(mixed.get_group("columns")) == "neuron"
+    check_sum(mixed.get_group("rows"), column, "by Gloo")
+    check_sum(mixed.get_group("columns"), row, "beside Gloo")
     # A mesh of some ranks only.
     few = DeviceMesh("cpu", [1, 3])
     if rank in (1, 3):
@@ -162,6 +169,18 @@ def shrink(rank, size):
     dist.barrier()
 
 
+def shrink_the_world(rank, size):
+    """The survivors' group becomes the default."""
+    dist.new_group()  # which ends with the world
+    if rank != 1:
+        dist.shrink_group([1])
+        assert dist.get_world_size() == size - 1
+        assert dist.get_process_group_ranks(None) == [0, 2, 3]
+        tensor = testing.values(rank, (5,))
+        dist.all_reduce(tensor)
+        testing.check_equal(tensor, testing.total([0, 2, 3], (5,)), "shrunken")
+
+
 def names(rank, size):
     assert dist.get_backend() == "neuron"
     assert backend_of().name() == "neuron"
@@ -246,7 +265,8 @@ def monitored(rank, size):
     world.monitored_barrier(seconds(30))
     # The public call asks for Gloo by name.
     testing.check_refused(ValueError, dist.monitored_barrier, "GLOO")
-    dist.barrier(device_ids=None)
+    dist.barrier(device_ids=[0])
+    dist.barrier(timeout=seconds(30))
     work = dist.barrier(async_op=True)
     work.wait(seconds(30))
     check_sum(None, size, "after barriers")
@@ -327,7 +347,7 @@ class Groups(testing.RanksTest):
     def test_are_made_split_and_timed(self):
         self.check(of_members, meshes, unsorted, subgroups, split, merge,
                    shrink, names, numbers, objects, monitored, patience, again,
-                   sizes=(4,))
+                   shrink_the_world, sizes=(4,))
 
     def test_are_for_devices_that_exist(self):
         assert dist.Backend.backend_capability["neuron"] == ["cpu"]
