@@ -21,6 +21,8 @@ constexpr WaitPolicy kPolicy{.spin_ns = 0, .yield_ns = 20'000};
 // An upper bound on one sleep: deadlines are looked at this often.
 constexpr int kSleepMs = 100;
 
+thread_local bool in_progress_thread = false;
+
 }  // namespace
 
 absl::StatusOr<ProgressThread*> ProgressThread::OfProcess() {
@@ -50,8 +52,12 @@ void ProgressThread::Add(Drivable* drivable) {
 }
 
 void ProgressThread::Remove(Drivable* drivable) {
-  MutexLock lock(mutex_);
-  std::erase(drivables_, drivable);
+  {
+    MutexLock lock(mutex_);
+    std::erase(drivables_, drivable);
+  }
+  if (in_progress_thread) return;
+  while (visited_.load() == drivable) visited_.wait(drivable);
 }
 
 void ProgressThread::Notify() {
@@ -59,12 +65,25 @@ void ProgressThread::Notify() {
   if (resting_.load()) sleepers_->WakeAll();
 }
 
+template <typename Visitor>
+void ProgressThread::VisitAll(const Visitor& visit) {
+  for (size_t i = 0;; ++i) {
+    {
+      MutexLock lock(mutex_);
+      if (i >= drivables_.size()) return;
+      visited_.store(drivables_[i]);
+    }
+    visit(visited_.load());
+    visited_.store(nullptr);
+    visited_.notify_all();
+  }
+}
+
 Drivable::Drive ProgressThread::DriveAll() {
-  using Drive = Drivable::Drive;
-  Drive result = Drive::kNoWork;
-  MutexLock lock(mutex_);
-  for (Drivable* drivable : drivables_)
+  Drivable::Drive result = Drivable::Drive::kNoWork;
+  VisitAll([&](Drivable* drivable) {
     result = std::max(result, drivable->DriveOnce());
+  });
   return result;
 }
 
@@ -74,19 +93,17 @@ void ProgressThread::SleepOnce() {
   std::vector<int> wake_fds;
   bool work = false;
   bool moved = notified_.exchange(false);
-  {
-    MutexLock lock(mutex_);
-    for (Drivable* drivable : drivables_) {
-      const auto drive = drivable->PrepareSleep(&wake_fds);
-      work |= drive != Drivable::Drive::kNoWork;
-      moved |= drive == Drivable::Drive::kMoved;
-    }
-  }
+  VisitAll([&](Drivable* drivable) {
+    const auto drive = drivable->PrepareSleep(&wake_fds);
+    work |= drive != Drivable::Drive::kNoWork;
+    moved |= drive == Drivable::Drive::kMoved;
+  });
   if (!moved) announcement.SleepOn(wake_fds, work ? kSleepMs : -1);
   resting_.store(false);
 }
 
 void ProgressThread::Run() {
+  in_progress_thread = true;
   UseShortSlices();
   Backoff backoff(kPolicy);
   for (;;) {

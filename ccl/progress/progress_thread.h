@@ -47,8 +47,10 @@ class ProgressThread {
   // own.
   static absl::StatusOr<ProgressThread*> OfProcess();
 
+  // Both also from within a drivable: what it completes may start or end
+  // others.
   void Add(Drivable* drivable);
-  // Returns once the thread is out of it.
+  // Returns once the thread is out of it, but at once from within.
   void Remove(Drivable* drivable);
   // Some drivable may have work. Cheap while the thread is awake.
   void Notify();
@@ -57,12 +59,17 @@ class ProgressThread {
   explicit ProgressThread(Sleepers* sleepers) : sleepers_(sleepers) {}
   void Run();
   Drivable::Drive DriveAll();
+  // Calls visit(drivable) for each, without the lock. One that's removed
+  // meanwhile may hide another, which the next round sees.
+  template <typename Visitor>
+  void VisitAll(const Visitor& visit);
   // Sleeps until rung or notified.
   void SleepOnce();
 
   Sleepers* sleepers_;
   Mutex mutex_;
   std::vector<Drivable*> drivables_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<Drivable*> visited_ = nullptr;
   std::atomic<bool> notified_ = false;
   std::atomic<bool> resting_ = false;
 };

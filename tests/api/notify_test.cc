@@ -77,6 +77,28 @@ TEST(Notify, MayFreeItsRequestAndStartTheNextCall) {
   });
 }
 
+// The other communicator has had no asynchronous call before.
+TEST(Notify, MayStartTheFirstCallOfAnotherCommunicator) {
+  RunRanks({.ranks = 2}, [](trncclComm_t comm, int rank) {
+    struct Start {
+      Chain other;
+      trncclRequest_t request = nullptr;
+    } start;
+    ASSERT_CALL_OK(trncclCommSplit(comm, 0, rank, &start.other.comm, nullptr));
+    start.other.left = 1;
+    start.other.value = rank + 1;
+    ASSERT_CALL_OK(trncclBarrier(comm, &start.request));
+    ASSERT_CALL_OK(trncclRequestNotify(
+        start.request,
+        [](void* context) { static_cast<Start*>(context)->other.Next(); },
+        &start));
+    Await(start.other.ended, 1);
+    EXPECT_EQ(start.other.value, 2);
+    ASSERT_CALL_OK(trncclRequestFree(start.request));
+    ASSERT_CALL_OK(trncclCommDestroy(start.other.comm));
+  });
+}
+
 // Who waits for one call tells of the others that end meanwhile.
 TEST(Notify, TellsWhileAnotherCallIsWaitedFor) {
   RunRanks({.ranks = 2}, [](trncclComm_t comm, int rank) {

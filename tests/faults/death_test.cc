@@ -199,7 +199,7 @@ TEST(Stopped, IsNamedWhenTheDeadlineIsOver) {
     const Outcome outcome = all.Result(rank);
     EXPECT_EQ(outcome.result, trncclTimeout);
     EXPECT_TRUE(Says(outcome, {absl::StrCat("rank ", rank), "all_reduce #2",
-                               "deadline is 300 ms", "TRNCCL_TIMEOUT_MS",
+                               "timeout is 300 ms", "TRNCCL_TIMEOUT_MS",
                                "no answer from rank 1:"}));
     EXPECT_LT(outcome.took_ms, kSoonMs);
   }
