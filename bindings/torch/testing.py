@@ -109,6 +109,8 @@ def total(ranks, shape, dtype=torch.float32):
 
 def _bytes_of(tensor):
     plain = tensor.detach().resolve_conj().resolve_neg()
+    if plain.dtype == torch.bool:
+        plain = plain.view(torch.uint8)  # a copy would make 1 of a stored 2
     return plain.clone(memory_format=torch.contiguous_format).reshape(
         -1).view(torch.uint8)
 
