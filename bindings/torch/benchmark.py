@@ -82,7 +82,7 @@ def _arguments() -> argparse.ArgumentParser:
                         help="leave it to the system where ranks run")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--plot", metavar="FILE", help="a picture, PNG")
-    parser.add_argument("--traces", metavar="DIR", default="traces",
+    parser.add_argument("--traces", metavar="DIR", default="results/traces",
                         help="where --training puts the profiler's traces")
     return parser
 
