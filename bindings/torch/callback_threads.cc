@@ -70,8 +70,9 @@ class CallbackThreads {
     while (!waiting_.empty() || Clock::now() < bored) {
       const auto next = Next();
       if (next == waiting_.end()) {
-        changed_.wait_until(
-            lock, waiting_.empty() ? bored : waiting_.front().overdue);
+        // A copy: it's read again after the wait.
+        const auto until = waiting_.empty() ? bored : waiting_.front().overdue;
+        changed_.wait_until(lock, until);
         continue;
       }
       Callback callback = std::move(next->callback);
