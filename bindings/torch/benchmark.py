@@ -80,11 +80,18 @@ def _arguments() -> argparse.ArgumentParser:
                         help="blocks of calls of each backend (5)")
     parser.add_argument("--no-bind", dest="bind", action="store_false",
                         help="leave it to the system where ranks run")
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--plot", metavar="FILE", help="a picture, PNG")
+    parser.add_argument("--json", metavar="FILE", type=_file)
+    parser.add_argument("--plot", metavar="FILE", type=_file,
+                        help="a picture, PNG")
     parser.add_argument("--traces", metavar="DIR", default="results/traces",
                         help="where --training puts the profiler's traces")
     return parser
+
+
+def _file(name: str) -> str:
+    """The same, once its folder is there: an hour's figures need a place."""
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    return name
 
 
 def _names(known):

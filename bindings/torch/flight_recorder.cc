@@ -53,6 +53,20 @@ c10::List<c10::IValue> NewList() {
   return c10::List<c10::IValue>(c10::AnyType::get());
 }
 
+// A list of tensors of one shape, as the analyser takes it: one more dimension.
+void Collapse(std::vector<std::vector<int64_t>>* shapes,
+              std::vector<at::ScalarType>* types) {
+  if (shapes->size() < 2) return;
+  const auto one_shape = [&](const auto& shape) {
+    return shape == shapes->front();
+  };
+  if (!std::all_of(shapes->begin(), shapes->end(), one_shape)) return;
+  const auto count = static_cast<int64_t>(shapes->size());
+  shapes->resize(1);
+  types->resize(1);
+  shapes->front().insert(shapes->front().begin(), count);
+}
+
 }  // namespace
 
 FlightRecorder& FlightRecorder::Get() {
@@ -129,20 +143,29 @@ c10::IValue FlightRecorder::Described(const Entry& entry,
   put("process_group",
       c10::ivalue::Tuple::create({group.name, group.description}));
   count("collective_seq_id", call.collective);
-  count("p2p_seq_id", call.message);
+  // The analyser takes calls of one number for one block, messages' numbers
+  // and collectives' alike: they must never be the same.
+  constexpr uint64_t kMessages = uint64_t{1} << 32;
+  count("p2p_seq_id", kMessages + call.message);
   count("op_id", call.operation);
   put("profiling_name", NameOf(entry));
-  std::array<c10::List<c10::IValue>, 2> sizes = {NewList(), NewList()};
-  std::array<c10::List<c10::IValue>, 2> types = {NewList(), NewList()};
-  for (size_t i = 0; i < entry.shapes.size(); ++i) {
-    const bool output = i >= entry.inputs;
-    sizes[output].push_back(entry.shapes[i]);
-    types[output].push_back(std::string(c10::toString(entry.types[i])));
+  for (const bool output : {false, true}) {
+    const auto first = output ? static_cast<int64_t>(entry.inputs) : 0;
+    const auto last = output ? static_cast<int64_t>(entry.types.size())
+                             : static_cast<int64_t>(entry.inputs);
+    std::vector<std::vector<int64_t>> shapes(entry.shapes.begin() + first,
+                                             entry.shapes.begin() + last);
+    std::vector<at::ScalarType> kinds(entry.types.begin() + first,
+                                      entry.types.begin() + last);
+    Collapse(&shapes, &kinds);
+    auto sizes = NewList();
+    auto types = NewList();
+    for (const auto& shape : shapes) sizes.push_back(shape);
+    for (const at::ScalarType kind : kinds)
+      types.push_back(std::string(c10::toString(kind)));
+    put(output ? "output_sizes" : "input_sizes", sizes);
+    put(output ? "output_dtypes" : "input_dtypes", types);
   }
-  put("input_sizes", sizes[0]);
-  put("input_dtypes", types[0]);
-  put("output_sizes", sizes[1]);
-  put("output_dtypes", types[1]);
   put("time_created_ns", entry.created_ns);
   put("time_discovered_started_ns", entry.created_ns);
   const bool completed = entry.outcome == kCompleted;

@@ -90,6 +90,11 @@ class Wheel(unittest.TestCase):
              "assert dist.Backend.default_device_backend_map['cpu'] == 'gloo';"
              "assert dist.is_backend_available('neuron')")
 
+    def test_may_be_imported_before_pytorch(self):
+        _run(self.python, "-W", "error::UserWarning", "-c",
+             "import trnccl, torch.distributed as dist;"
+             "assert dist.is_backend_available('neuron')")
+
     def test_says_which_pytorch_it_was_built_for(self):
         path = self.site + "/trnccl/_build.py"
         with open(path, encoding="utf-8") as file:

@@ -28,6 +28,10 @@ absl::Status Move(const CallName& move, ProcessPointer remote,
     const iovec there = {.iov_base = reinterpret_cast<void*>(remote.address),
                          .iov_len = local.size()};
     const ssize_t moved = move.call(remote.pid, &here, 1, &there, 1, 0);
+    if (moved < 0 && errno == ESRCH) {
+      return absl::UnavailableError(
+          absl::StrCat("process ", remote.pid, " died"));
+    }
     if (moved <= 0) {
       return SystemError(moved < 0 ? errno : EFAULT,
                          absl::StrCat(move.name, " of process ", remote.pid));

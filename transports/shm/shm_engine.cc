@@ -275,8 +275,13 @@ absl::Status ShmEngine::About(const RankBuffer& buffer,
   if (status.ok()) [[likely]]
     return status;
   const auto pid = std::find(pids_.begin(), pids_.end(), buffer.pid());
+  const auto rank = pid - pids_.begin();
+  if (absl::IsUnavailable(status)) {
+    return absl::UnavailableError(absl::StrCat(
+        "shm engine: rank ", rank, ": ", absl::string_view(status.message())));
+  }
   return absl::InternalError(absl::StrCat(
-      "shm engine: the buffers of rank ", pid - pids_.begin(), ": ",
+      "shm engine: the buffers of rank ", rank, ": ",
       absl::string_view(status.message()),
       "; if it lives, TRNCCL_SHM_PEER_MEMORY=off on any rank does without"));
 }

@@ -4,9 +4,16 @@
 
 import warnings
 
+_registering = False
+
 
 def autoload() -> None:
     """Registers the backends. Never fails: that would break `import torch`."""
+    global _registering
+    # `import trnccl` imports torch, which comes here again.
+    if _registering:
+        return
+    _registering = True
     try:
         from trnccl import _backend
 
@@ -14,3 +21,5 @@ def autoload() -> None:
     except Exception as error:  # pylint: disable=broad-except
         warnings.warn(f"trnccl: its backends aren't registered: {error!r}",
                       stacklevel=2)
+    finally:
+        _registering = False
