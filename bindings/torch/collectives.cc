@@ -196,18 +196,24 @@ ProcessGroupNeuron::C10D_ALL_GATHER_SINGLE_COALESCED(
   return LaunchAll(std::move(calls));
 }
 
+bool ProcessGroupNeuron::IsRoot(const char* call, int64_t root,
+                                const TensorLists& lists,
+                                const char* what) const {
+  CheckRoot(call, root, getSize());
+  const bool is_root = root == getRank();
+  TORCH_CHECK_VALUE(is_root ? lists.size() == 1 &&
+                                  static_cast<int>(lists[0].size()) == getSize()
+                            : lists.empty(),
+                    "trnccl: ", call, " needs ", is_root ? getSize() : 0, " ",
+                    what, " on rank ", getRank(), ", where the root is ", root);
+  return is_root;
+}
+
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::gather(
     TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   const at::Tensor& input = OnlyOne(inputs, "gather");
-  CheckRoot("gather", options.rootRank, getSize());
+  const bool is_root = IsRoot("gather", options.rootRank, outputs, "outputs");
   const int root = static_cast<int>(options.rootRank);
-  const bool is_root = root == getRank();
-  TORCH_CHECK_VALUE(
-      is_root ? outputs.size() == 1 &&
-                    static_cast<int>(outputs[0].size()) == getSize()
-              : outputs.empty(),
-      "trnccl: gather needs ", is_root ? getSize() : 0, " outputs on rank ",
-      getRank(), ", where the root is ", root);
   auto in = std::make_shared<Run>(input, Run::kIn);
   std::shared_ptr<Rows> out;
   if (is_root) {
@@ -235,15 +241,8 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::scatter(
     Tensors& outputs, TensorLists& inputs,
     const c10d::ScatterOptions& options) {
   const at::Tensor& output = OnlyOne(outputs, "scatter");
-  CheckRoot("scatter", options.rootRank, getSize());
+  const bool is_root = IsRoot("scatter", options.rootRank, inputs, "inputs");
   const int root = static_cast<int>(options.rootRank);
-  const bool is_root = root == getRank();
-  TORCH_CHECK_VALUE(
-      is_root ? inputs.size() == 1 &&
-                    static_cast<int>(inputs[0].size()) == getSize()
-              : inputs.empty(),
-      "trnccl: scatter needs ", is_root ? getSize() : 0, " inputs on rank ",
-      getRank(), ", where the root is ", root);
   auto out = std::make_shared<Run>(output, Run::kOut);
   std::shared_ptr<Rows> in;
   if (is_root) {

@@ -34,11 +34,16 @@ class ProcessGroupNeuron::Deadline {
   bool changed_ = false;
 };
 
-const char* ProcessGroupNeuron::TitleOf(const char* call) const {
-  static std::mutex mutex;
-  static auto& titles = *new std::set<std::string>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  return titles.insert(options_->profiled_as + ":" + call).first->c_str();
+const char* ProcessGroupNeuron::TitleOf(const char* call) {
+  const auto [known, is_new] = titles_.try_emplace(call);
+  if (is_new) {
+    static std::mutex mutex;
+    static auto& titles = *new std::set<std::string>;
+    const std::lock_guard<std::mutex> lock(mutex);
+    known->second =
+        titles.insert(options_->profiled_as + ":" + call).first->c_str();
+  }
+  return known->second;
 }
 
 c10::intrusive_ptr<WorkNeuron> ProcessGroupNeuron::MakeWork(

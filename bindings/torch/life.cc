@@ -188,17 +188,23 @@ std::unordered_map<std::string, uint64_t> ProcessGroupNeuron::getMemoryStats() {
   return {{"used_bytes", use.used_bytes}, {"kept_bytes", use.kept_bytes}};
 }
 
-c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::MakeFrom(
-    const StorePointer& store, const std::vector<int64_t>& members,
-    const c10::intrusive_ptr<c10d::Backend::Options>& options) {
-  const auto me = std::find(members.begin(), members.end(), getRank());
-  if (me == members.end()) return nullptr;
+ProcessGroupNeuron::OptionsPointer ProcessGroupNeuron::OptionsFrom(
+    const c10::intrusive_ptr<c10d::Backend::Options>& options) const {
   auto made = c10::make_intrusive<Options>(
       options_->backend, options ? options->timeout : options_->timeout);
   if (options) {
     made->group_name = options->group_name;
     made->group_desc = options->group_desc;
   }
+  return made;
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::MakeFrom(
+    const StorePointer& store, const std::vector<int64_t>& members,
+    const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+  const auto me = std::find(members.begin(), members.end(), getRank());
+  if (me == members.end()) return nullptr;
+  const OptionsPointer made = OptionsFrom(options);
   const auto& ours = options_->global_ranks_in_group;
   for (const int64_t member : members) {
     made->global_ranks_in_group.push_back(
@@ -220,10 +226,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::merge(
     const StorePointer& store,
     const c10::intrusive_ptr<c10d::Backend::Options>& options, const int& rank,
     const int& size) {
-  auto made = c10::make_intrusive<Options>(
-      options_->backend, options ? options->timeout : options_->timeout);
-  if (options) made->group_name = options->group_name;
-  return c10::make_intrusive<ProcessGroupNeuron>(store, rank, size, made);
+  return c10::make_intrusive<ProcessGroupNeuron>(store, rank, size,
+                                                 OptionsFrom(options));
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::shrink(

@@ -211,13 +211,17 @@ class ProcessGroupNeuron final : public c10d::Backend {
   WorkPointer Exchange(Call call, const std::shared_ptr<Buffer>& out,
                        const std::shared_ptr<Buffer>& in,
                        const ExchangedParts& parts);
+  // Whether this rank is the root, which alone has a list, of a tensor a rank.
+  // `what` the list has: "outputs".
+  bool IsRoot(const char* call, int64_t root, const TensorLists& lists,
+              const char* what) const;
   Call ReceiveCall(const at::Tensor& tensor, int source, int tag);
 
   // Of one call alone, where it isn't the group's.
   class Deadline;
 
   // "neuron:all_reduce", for as long as the process lives.
-  const char* TitleOf(const char* call) const;
+  const char* TitleOf(const char* call);
   std::string Where() const;  // "rank 0 of group world"
   // On rank 0 of a monitored barrier: "", or who hasn't come.
   enum class Missing : uint8_t { kFirst, kAll };
@@ -227,6 +231,9 @@ class ProcessGroupNeuron final : public c10d::Backend {
   void Connect();
   std::vector<uint8_t> Address(const std::string& key);
   trncclResult_t Join(const trncclUniqueId& id);
+  // Of a group that's made from this one, where `options` say nothing else.
+  OptionsPointer OptionsFrom(
+      const c10::intrusive_ptr<c10d::Backend::Options>& options) const;
   c10::intrusive_ptr<c10d::Backend> MakeFrom(
       const StorePointer& store, const std::vector<int64_t>& members,
       const c10::intrusive_ptr<c10d::Backend::Options>& options);
@@ -241,6 +248,7 @@ class ProcessGroupNeuron final : public c10d::Backend {
   uint64_t shrinks_ = 0;
   bool coalescing_ = false;
   std::vector<CoalescedCall> coalesced_;
+  std::unordered_map<const char*, const char*> titles_;  // by Call::title
 };
 
 }  // namespace trnccl::torch_binding
