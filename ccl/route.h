@@ -8,9 +8,10 @@
 //
 //   const Route& route = routes[peer];
 //   LinkId link = route.Link(lane);
-//   const Incoming* message = route.transport->Peek(link);
+//   const Incoming* message = route.transport->Peek(link, nullptr);
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -29,5 +30,30 @@ struct Route {
 
 // By rank.
 using Routes = std::vector<Route>;
+
+// A buffer as each transport knows it.
+class BufferRegions {
+ public:
+  // Null where it can't be sent by reference or landed in.
+  const Region* Of(const Transport* transport) const {
+    for (const Entry& entry : entries_)
+      if (entry.transport == transport) return entry.region;
+    return nullptr;
+  }
+  void Add(const Transport* transport, const Region* region) {
+    for (Entry& entry : entries_) {
+      if (entry.transport != nullptr) continue;
+      entry = {transport, region};
+      return;
+    }
+  }
+
+ private:
+  struct Entry {
+    const Transport* transport = nullptr;
+    const Region* region = nullptr;
+  };
+  std::array<Entry, 3> entries_ = {};  // as many as there are transports
+};
 
 }  // namespace trnccl

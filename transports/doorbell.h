@@ -3,7 +3,7 @@
 //
 // The doorbell of a process: what wakes its sleepers. One pipe per process,
 // opened by peers through /proc, so no descriptor has to be handed over. A peer
-// rings only while the sleeper's flag (Transport::SetSleep) is up, so nobody
+// rings only while the sleeper's flag (Transport::SetPresence) is up, so nobody
 // enters the kernel while all are awake.
 //
 // Several threads of a process may sleep on the one doorbell; who drains it

@@ -17,7 +17,7 @@
 //     message stays as it is until its release, whatever else happens.
 //  3. The sender builds its message in place: Reserve(), write, Send(); or it
 //     sends registered memory by reference, and then leaves that memory alone
-//     until Pending(link) says that the message was released.
+//     until Pending(link) says that the message isn't pending any more.
 //  4. A payload for several peers is written once: Reserve() takes all links.
 //  5. Nothing here allocates, locks or enters the kernel per message (a first
 //     message may: it maps, connects, fills). No length, offset or index from
@@ -26,7 +26,12 @@
 //     only inside the owner's calls. So a test can step N ranks in one thread,
 //     in any order it likes.
 //  7. Nothing here waits, Connect() aside, which has a deadline and an abort
-//     flag. Whoever waits does it outside, by ccl/progress.
+//     flag, and leaving, which is bounded. Whoever waits does it outside, by
+//     ccl/progress.
+//  8. A receiver that knows what comes next may say so when it looks: Peek()
+//     with what it expects. A transport that has to agree on memory first for a
+//     long message can do so early then, and let the payload arrive where the
+//     caller wants it.
 //
 // Thread rule: thread-compatible; one owner at a time. Different endpoints of
 // one process may be used from different threads at once.
@@ -36,7 +41,7 @@
 //     std::memcpy(slice, source, bytes);
 //     transport.Send(out, {.envelope = envelope, .bytes = bytes});
 //   }
-//   if (const Incoming* message = transport.Peek(in)) {
+//   if (const Incoming* message = transport.Peek(in, nullptr)) {
 //     Use(message->data, message->bytes);
 //     transport.Release(in);
 //   }
@@ -111,6 +116,16 @@ struct Outgoing {
   size_t offset = 0;
 };
 
+// What the caller expects next on a link.
+struct Expected {
+  size_t bytes = 0;
+  // Null, or where the payload should arrive if it may: memory of `region` (the
+  // transport's own kind, where traits().any_memory is false), left alone from
+  // here on until the message was peeked, or this rank has left.
+  std::byte* landing = nullptr;
+  const Region* region = nullptr;
+};
+
 struct Incoming {
   Envelope envelope;
   const std::byte* data = nullptr;
@@ -127,11 +142,17 @@ struct Traits {
   size_t slice_bytes = 0;   // the longest message
   size_t inline_bytes = 0;  // up to here a payload rides in the link itself
   bool by_reference = false;
+  // Messages leave this rank's memory as they travel: one is pending until it
+  // has, not until the receiver releases it. And Peek() heeds what's expected.
+  bool delivers = false;
+  // All of this process's memory can be one region: Register(nullptr,
+  // SIZE_MAX).
+  bool any_memory = false;
   // Whether this process may read and write all memory of its peers' processes,
   // registered or not.
   bool peer_memory = false;
-  // Descriptors that become readable when a peer dies. The doorbell isn't
-  // among them.
+  // Descriptors that become readable when a peer dies, or something else
+  // happens that Progress() should see. The doorbell isn't among them.
   std::vector<int> wake_fds;
 };
 
@@ -149,7 +170,13 @@ struct ConnectOptions {
   const std::atomic<bool>* abort = nullptr;  // may be null
 };
 
-enum class Sleep { kAwake, kAsleep };
+enum class Presence {
+  kAwake,
+  kAsleep,
+  // This rank gives up all it's doing here: neither the transport nor peers
+  // touch the caller's memory any more. For good.
+  kLeft,
+};
 
 class Transport {
  public:
@@ -173,11 +200,13 @@ class Transport {
   // reference; false if by reference and a link is full.
   virtual bool Send(std::span<const LinkId> links, const Outgoing& message) = 0;
 
-  // Messages sent on the link that the receiver hasn't released yet.
+  // Messages sent on the link that the receiver hasn't released yet; where the
+  // transport delivers, that haven't left this rank's memory.
   virtual size_t Pending(LinkId link) = 0;
 
   // The oldest message of the link that comes from that peer, or null.
-  virtual const Incoming* Peek(LinkId link) = 0;
+  // `expected` may be null; once given for a message it stays the same.
+  virtual const Incoming* Peek(LinkId link, const Expected* expected) = 0;
   virtual void Release(LinkId link) = 0;
 
   // Moves what needs moving and says what went wrong since the last call: a
@@ -185,9 +214,14 @@ class Transport {
   virtual absl::Status Progress() = 0;
 
   // Announces that the owner is about to sleep until the doorbell rings
-  // (transports/doorbell.h), or is awake again. After kAsleep the owner must
-  // look once more (Peek, Progress, Reserve) before it really sleeps.
-  virtual void SetSleep(Sleep sleep) = 0;
+  // (transports/doorbell.h) or a descriptor of wake_fds is readable, or is
+  // awake again, or has left. After kAsleep the owner must look once more
+  // (Peek, Progress, Reserve) before it really sleeps.
+  virtual void SetPresence(Presence presence) = 0;
+
+  // Messages sent that still need calls here in order to get on their way: a
+  // call isn't complete before there are none.
+  size_t unsent() const { return unsent_; }
 
   // The link pair of a peer, by its index in ConnectOptions::peers.
   LinkId Link(size_t peer_index, int lane) const {
@@ -197,9 +231,12 @@ class Transport {
 
  protected:
   void set_lanes(int lanes) { lanes_ = lanes; }
+  void add_unsent() { ++unsent_; }
+  void remove_unsent() { --unsent_; }
 
  private:
   int lanes_ = 1;
+  size_t unsent_ = 0;
 };
 
 }  // namespace trnccl

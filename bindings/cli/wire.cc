@@ -44,8 +44,8 @@ absl::StatusOr<std::byte*> Wire::Reserve(size_t bytes) {
 
 absl::StatusOr<const Incoming*> Wire::Receive() {
   const Incoming* message = nullptr;
-  RETURN_IF_ERROR(
-      Await([&] { return (message = transport_->Peek(link_)) != nullptr; }));
+  RETURN_IF_ERROR(Await(
+      [&] { return (message = transport_->Peek(link_, nullptr)) != nullptr; }));
   return message;
 }
 

@@ -178,8 +178,37 @@ constexpr auto kRows = std::to_array<Row>({
         "as one node. Empty takes host name and boot id."),
     List<&Settings::transport>(
         kAlike, "TRNCCL_TRANSPORT",
-        "Transports to use, most wanted first: `shm,inproc`. Empty allows "
-        "all."),
+        "Transports to use, most wanted first: `shm,fabric`, inproc. Empty "
+        "takes shared memory inside a node and the fabric between nodes."),
+    Text<&Settings::fabric_library>(
+        kEach, "TRNCCL_FABRIC_LIBRARY",
+        "File of libfabric, which carries messages between nodes. Empty takes "
+        "the system's libfabric.so.1."),
+    Text<&Settings::fabric_provider>(
+        kAlike, "TRNCCL_FABRIC_PROVIDER",
+        "libfabric's provider: `efa`, `net`, `tcp;ofi_rxm`. Empty takes the "
+        "best that's there (and that FI_PROVIDER allows)."),
+    List<&Settings::fabric_adapters>(
+        kEach, "TRNCCL_FABRIC_ADAPTERS",
+        "Adapters of the fabric, libfabric's domains, most wanted first: "
+        "`rdmap16s27-rdm,rdmap32s27-rdm`, `eth0`. Empty takes those nearest "
+        "to the rank, or the network interface that TRNCCL_SOCKET_IFNAME "
+        "chooses."),
+    Choice<&Settings::fabric_travel>(
+        kAlike, "TRNCCL_FABRIC_PROTOCOL", "auto|tagged|write",
+        "How long messages travel between nodes: as tagged messages, or "
+        "written by the sender's adapter; auto goes by the provider."),
+    Number<&Settings::fabric_rails>(
+        Kind::kInt, kAlike, "TRNCCL_FABRIC_RAILS", {0, 16},
+        "Adapters that a rank uses at once; 0 leaves it to the machine: on "
+        "AWS the rank's share of the EFA devices, else one."),
+    Number<&Settings::fabric_eager_bytes>(
+        Kind::kBytes, kAlike, "TRNCCL_FABRIC_EAGER_BYTES", {0, 1 << 20},
+        "The longest message between nodes that's sent without asking the "
+        "receiver where to; 0 leaves it to the provider."),
+    Number<&Settings::fabric_slice_bytes>(
+        Kind::kBytes, kAlike, "TRNCCL_FABRIC_SLICE_BYTES", {4096, 1 << 30},
+        "The longest message between nodes."),
     Choice<&Settings::log_level>(
         kEach, "TRNCCL_LOG_LEVEL", "error|warn|info|debug|trace",
         "The least important messages that the log shows."),

@@ -29,6 +29,7 @@ enum class Determinism : uint8_t { kDefault, kStrict };
 enum class WaitMode : uint8_t { kAuto, kSpin, kYield, kSleep };
 enum class TorchNeuron : uint8_t { kAuto, kOn };
 enum class SocketFamily : uint8_t { kAny, kIpv4, kIpv6 };
+enum class FabricTravel : uint8_t { kAuto, kTagged, kWrite };
 
 // What each field means is said once, by its row.
 struct Settings {
@@ -49,6 +50,13 @@ struct Settings {
   SocketFamily socket_family = SocketFamily::kAny;
   std::string host_id;
   std::vector<std::string> transport;
+  std::string fabric_library;
+  std::string fabric_provider;
+  std::vector<std::string> fabric_adapters;
+  FabricTravel fabric_travel = FabricTravel::kAuto;
+  int64_t fabric_rails = 0;
+  int64_t fabric_eager_bytes = 0;
+  int64_t fabric_slice_bytes = 512 << 10;
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;
   bool as_gloo = false;

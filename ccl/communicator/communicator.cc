@@ -89,7 +89,8 @@ Communicator::Communicator(Parts parts)
       timeout_ms_(parts_.settings.timeout_ms),
       checker_(parts_.membership),
       executor_(
-          {.ranks = parts_.membership.ranks, .rank = parts_.membership.rank}),
+          {.ranks = parts_.membership.ranks, .rank = parts_.membership.rank},
+          parts_.transports->routes()),
       last_algorithm_(&kNoAlgorithm),
       next_sequence_(parts_.first_sequence),
       short_run_(parts_.membership.rank) {
@@ -304,13 +305,13 @@ bool Communicator::SleepOnce(const Goal& goal) {
 
 // What arrives from now on rings; the next Advance() sees all that's there.
 void Communicator::Arm() {
-  parts_.transports->SetSleep(Sleep::kAsleep);
+  parts_.transports->SetPresence(Presence::kAsleep);
   armed_ = true;
   quiet_rounds_ = 0;
 }
 
 void Communicator::Disarm() {
-  parts_.transports->SetSleep(Sleep::kAwake);
+  parts_.transports->SetPresence(Presence::kAwake);
   armed_ = false;
   quiet_rounds_ = 0;
 }

@@ -174,6 +174,8 @@ class Communicator : public Drivable {
   Advanced AdvanceRunner();
   const absl::Status& RunnerStatus() const;
   bool AdvanceTransfers();
+  // Of the memory that it sends from or, where that's worth it, receives into.
+  void FindRegion(Transfer* transfer);
   void TakeSubmissions();
   void Enqueue(Operation* operation);
   bool StartNext();

@@ -68,7 +68,9 @@ absl::Status MakeTransports(Communicator::Parts* parts) {
           {.membership = parts->membership,
            .settings = &parts->settings,
            .doorbell = &parts->sleepers->doorbell(),
-           .lanes = parts->collective_lanes + Communicator::kOwnLanes}));
+           .lanes = parts->collective_lanes + Communicator::kOwnLanes,
+           .nodes = static_cast<int>(parts->topology.grid.nodes.size()),
+           .adapters = parts->settings.fabric_adapters}));
   return absl::OkStatus();
 }
 

@@ -157,7 +157,7 @@ absl::Status Communicator::DeathOr(const absl::Status& status) {
   const int64_t until_ns = NowNs() + kDyingNs;
   do {
     // Waking up makes transports look at once whether their peers live.
-    parts_.transports->SetSleep(Sleep::kAwake);
+    parts_.transports->SetPresence(Presence::kAwake);
     const absl::Status progress = parts_.transports->Progress();
     if (!progress.ok()) return InCall(progress);
     sched_yield();
@@ -190,6 +190,7 @@ void Communicator::Fail(const absl::Status& status) {
 }
 
 absl::Status Communicator::LeaveBuffers(const absl::Status& cause) {
+  parts_.transports->SetPresence(Presence::kLeft);
   absl::Status left = point_to_point_->Leave();
   if (current_ != nullptr && runner_ == Runner::kEngine)
     left.Update(engine_stage_->Leave());

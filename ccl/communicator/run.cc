@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kEngineName = "engine";
 
 // For smaller blocks it isn't worth looking whether a buffer is registered.
-constexpr int64_t kReferenceBytes = 1024;
+constexpr size_t kReferenceBytes = 1024;
 
 // How often arrivals of point-to-point, while no transfer waits for any or a
 // collective runs, and what peers say of failures are looked for: often enough
@@ -131,9 +131,7 @@ void Communicator::Enqueue(Operation* operation) {
   if (operation->timeout_ms == 0) operation->timeout_ms = timeout_ms();
   if (operation->kind == Operation::Kind::kTransfer) {
     Transfer& transfer = operation->transfer;
-    if (transfer.direction == Transfer::kSend)
-      transfer.region =
-          parts_.transports->FindRegion(transfer.buffer, transfer.bytes);
+    FindRegion(&transfer);
     operation->record = recorder_->Schedule(
         {.kind = transfer.direction == Transfer::kSend ? CallKind::kSend
                                                        : CallKind::kReceive,
@@ -156,6 +154,17 @@ void Communicator::Enqueue(Operation* operation) {
   }
   queue_tail_ = operation;
   if (current_ == nullptr) StartNext();
+}
+
+void Communicator::FindRegion(Transfer* transfer) {
+  if (transfer->peer < 0 || transfer->bytes <= kReferenceBytes) return;
+  const Transport* transport =
+      parts_.transports->routes()[transfer->peer].transport;
+  const bool lands = transport != nullptr && transport->traits().delivers;
+  if (transfer->direction != Transfer::kSend && !lands) return;
+  transfer->region =
+      parts_.transports->FindRegions(transfer->buffer, transfer->bytes)
+          .Of(transport);
 }
 
 RecordedCall Communicator::RecordedOf(const CollectiveCall& call) {
@@ -246,12 +255,12 @@ absl::Status Communicator::StartProgram() {
   job.wide_partials = parts_.settings.determinism == Determinism::kStrict &&
                       spec.reduces && IsNarrowFloat(call.type);
   if (plan_->sizes.segment_count >
-      kReferenceBytes / static_cast<int64_t>(ElementBytes(call.type))) {
+      static_cast<int64_t>(kReferenceBytes / ElementBytes(call.type))) {
     const BufferSizes bytes = SizesOf(call, parts_.membership);
-    job.input_region =
-        parts_.transports->FindRegion(call.input, bytes.input_bytes);
-    job.output_region =
-        parts_.transports->FindRegion(call.output, bytes.output_bytes);
+    job.input_regions =
+        parts_.transports->FindRegions(call.input, bytes.input_bytes);
+    job.output_regions =
+        parts_.transports->FindRegions(call.output, bytes.output_bytes);
   }
   return executor_.Start(job);
 }
@@ -262,13 +271,16 @@ bool Communicator::AdvanceTransfers() {
     FailInCall(InCall(moved.status()));
     return true;
   }
-  if (*moved) ReapTransfers();
+  if (*moved || !transfers_.empty()) ReapTransfers();
   return *moved;
 }
 
 void Communicator::ReapTransfers() {
   std::erase_if(transfers_, [this](Operation* operation) {
-    if (!operation->transfer.done) return false;
+    const Transfer& transfer = operation->transfer;
+    const bool sent = transfer.direction != Transfer::kSend ||
+                      !transfer.status.ok() || parts_.transports->AllSent();
+    if (!transfer.done || !sent) return false;
     Complete(operation, operation->transfer.status);
     return true;
   });
@@ -291,6 +303,7 @@ void Communicator::Complete(Operation* operation, absl::Status status) {
     }
   }
   operation->status = std::move(status);
+  if (current_ == nullptr && transfers_.empty()) parts_.transports->EndCall();
   if (operation->asynchronous) unfinished_.fetch_sub(1);
   // Its owner may free a blocking call's operation as soon as it's done.
   const bool shared = operation->on_heap;

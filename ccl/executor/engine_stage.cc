@@ -83,7 +83,7 @@ bool EngineStage::TakeFromAll() {
   for (int peer = 0; peer < membership_.ranks && missing_ > 0; ++peer) {
     if (taken_[peer]) continue;
     const LinkId link = routes_[peer].Link(0);
-    const Incoming* message = transport_->Peek(link);
+    const Incoming* message = transport_->Peek(link, nullptr);
     if (message == nullptr) continue;
     if (!Take(peer, *message)) return false;
     transport_->Release(link);

@@ -105,6 +105,15 @@ void Executor::FinishSegment(Slot* slot) {
   if (next < job_.plan->sizes.segments) BeginSegment(slot, next);
 }
 
+Executor::Executor(const Shape& shape, const Routes& routes) : shape_(shape) {
+  for (const Route& route : routes) {
+    const Transport* transport = route.transport;
+    if (transport != nullptr && transport->traits().delivers &&
+        std::ranges::find(delivering_, transport) == delivering_.end())
+      delivering_.push_back(transport);
+  }
+}
+
 Advanced Executor::Advance() {
   Advanced result = Advanced::kNothing;
   for (int i = 0; i < job_.plan->sizes.slots && active_slots_ > 0; ++i) {
@@ -112,7 +121,7 @@ Advanced Executor::Advance() {
     if (slot == Advanced::kFailed) return slot;
     if (slot == Advanced::kSomething) result = slot;
   }
-  if (active_slots_ == 0 && AllReleased()) return Advanced::kDone;
+  if (active_slots_ == 0 && AllReleased() && AllSent()) return Advanced::kDone;
   return result;
 }
 
@@ -151,7 +160,7 @@ Advanced Executor::TryStep(int slot_index, int lane, uint32_t step_index) {
   if (range.message_count == 0 && slot.segment > 0 &&
       job_.call.collective == Collective::kAllToAllV)
     return Advanced::kSomething;
-  if (!PeekOperands(step, lane, range.message_count))
+  if (!PeekOperands(slot, step_index, lane))
     return status_.ok() ? Advanced::kNothing : Advanced::kFailed;
   if (step.sends == 0) {
     RunPieces(slot, step, range);
@@ -168,16 +177,21 @@ Advanced Executor::TryStep(int slot_index, int lane, uint32_t step_index) {
   return Advanced::kSomething;
 }
 
-bool Executor::PeekOperands(const CompiledStep& step, int lane, int64_t count) {
+bool Executor::PeekOperands(const Slot& slot, uint32_t step_index, int lane) {
+  const CompiledStep& step = job_.plan->program->steps[step_index];
+  const PieceTable::Range& range = slot.table->steps[step_index];
   const CompiledOperand* operands =
       job_.plan->program->operands.data() + step.first_operand;
   for (uint32_t i = 0; i < step.operands; ++i) {
     const CompiledOperand& operand = operands[i];
     if (operand.kind != CompiledOperand::kMessage) continue;
+    const size_t bytes =
+        static_cast<size_t>(range.message_count) * WireBytes(operand);
+    Expected expected{.bytes = bytes};
+    if (operand.delivers) FindLanding(slot, step, range, &expected);
     const Incoming* message = operand.transport->Peek(
-        operand.transport->Link(operand.peer_index, lane));
+        operand.transport->Link(operand.peer_index, lane), &expected);
     if (message == nullptr) return false;
-    const size_t bytes = static_cast<size_t>(count) * WireBytes(operand);
     if (message->bytes != bytes ||
         message->envelope != EnvelopeFrom(operand.peer)) [[unlikely]] {
       status_ = UnexpectedMessage(
@@ -207,24 +221,42 @@ void Executor::FindReference(const Slot& slot, const CompiledStep& step,
     return;
   const CompiledOperand& operand = program.operands[step.first_operand];
   const Piece& piece = slot.table->pieces[range.first];
-  const Region* region = nullptr;
+  const BufferRegions* regions = nullptr;
   const std::byte* source = nullptr;
   if (step.stores && step.store.buffer == Buffer::kOutput) {
-    region = job_.output_region;
+    regions = &job_.output_regions;
     source = job_.call.output + OutputBytes(slot, piece);
   } else if (step.operands == 1 && !step.completes &&
              operand.kind == CompiledOperand::kOutput) {
-    region = job_.output_region;
+    regions = &job_.output_regions;
     source = job_.call.output + OutputBytes(slot, piece);
   } else if (step.operands == 1 && !step.completes &&
              operand.kind == CompiledOperand::kInput &&
              (copies_ || !job_.folder->has_prepare())) {
-    region = job_.input_region;
+    regions = &job_.input_regions;
     source = job_.call.input + InputBytes(slot, piece);
   }
+  if (regions == nullptr) return;
+  const Region* region = regions->Of(transport);
   if (region == nullptr || !region->by_reference()) return;
   message->region = region;
   message->offset = static_cast<size_t>(source - region->base());
+}
+
+void Executor::FindLanding(const Slot& slot, const CompiledStep& step,
+                           const PieceTable::Range& range,
+                           Expected* expected) const {
+  const CompiledProgram& program = *job_.plan->program;
+  if (step.operands != 1 || !step.stores || range.pieces != 1 ||
+      step.store.buffer != Buffer::kOutput)
+    return;
+  const CompiledOperand& operand = program.operands[step.first_operand];
+  if (!copies_ && !IsPlainCopy(step, operand)) return;
+  const Region* region = job_.output_regions.Of(operand.transport);
+  if (region == nullptr) return;
+  const Piece& piece = slot.table->pieces[range.first];
+  expected->landing = job_.call.output + OutputBytes(slot, piece);
+  expected->region = region;
 }
 
 std::span<const LinkId> Executor::LinksOf(const CompiledSend& send, int lane) {
@@ -271,6 +303,11 @@ void Executor::ReleaseOperands(const CompiledStep& step, int lane) {
       operand.transport->Release(
           operand.transport->Link(operand.peer_index, lane));
   }
+}
+
+bool Executor::AllSent() const {
+  return std::ranges::all_of(
+      delivering_, [](const Transport* t) { return t->unsent() == 0; });
 }
 
 bool Executor::AllReleased() {
@@ -407,7 +444,8 @@ std::vector<int> Executor::WaitsFor() const {
       const CompiledOperand& operand = program.operands[step.first_operand + k];
       if (operand.kind == CompiledOperand::kMessage &&
           operand.transport->Peek(
-              operand.transport->Link(operand.peer_index, lane)) == nullptr)
+              operand.transport->Link(operand.peer_index, lane), nullptr) ==
+              nullptr)
         ranks.push_back(operand.peer);
     }
   });

@@ -26,6 +26,7 @@
 #include "ccl/executor/call.h"
 #include "ccl/executor/plan.h"
 #include "ccl/kernels/fold.h"
+#include "ccl/route.h"
 #include "transports/transport.h"
 
 namespace trnccl {
@@ -35,7 +36,7 @@ enum class Advanced : uint8_t { kNothing, kSomething, kDone, kFailed };
 class Executor {
  public:
   // `shape` is of the communicator: ranks and rank.
-  explicit Executor(const Shape& shape) : shape_(shape) {}
+  Executor(const Shape& shape, const Routes& routes);
 
   // What a call brings besides its plan. Everything is borrowed until the call
   // is done.
@@ -44,8 +45,8 @@ class Executor {
     const Plan* plan = nullptr;
     const Folder* folder = nullptr;  // reducing collectives
     Envelope envelope;
-    const Region* input_region = nullptr;  // registered memory that holds it
-    const Region* output_region = nullptr;
+    BufferRegions input_regions;
+    BufferRegions output_regions;
     bool wide_partials = false;  // strict determinism of a narrow float
   };
 
@@ -87,7 +88,10 @@ class Executor {
   Advanced AdvanceSlot(int slot_index);
   // The next step of a lane: kNothing if it can't run yet.
   Advanced TryStep(int slot_index, int lane, uint32_t step_index);
-  bool PeekOperands(const CompiledStep& step, int lane, int64_t count);
+  bool PeekOperands(const Slot& slot, uint32_t step_index, int lane);
+  // Where the step's one message should arrive.
+  void FindLanding(const Slot& slot, const CompiledStep& step,
+                   const PieceTable::Range& range, Expected* expected) const;
   void FindReference(const Slot& slot, const CompiledStep& step,
                      const PieceTable::Range& range, Outgoing* message) const;
   bool ReserveSends(const CompiledStep& step, int lane,
@@ -107,6 +111,8 @@ class Executor {
   std::byte* ScratchAt(const Slot& slot, int64_t index,
                        const Piece& piece) const;
   bool AllReleased();
+  // Whether nothing needs more calls in order to leave this rank.
+  bool AllSent() const;
   // The envelope of this call's messages: all-to-all-v counts by pair.
   Envelope EnvelopeTo(int peer) const;
   Envelope EnvelopeFrom(int peer) const;
@@ -143,6 +149,7 @@ class Executor {
   std::vector<LinkId> links_;
 
   std::vector<Sent> sent_by_reference_;
+  std::vector<const Transport*> delivering_;
 };
 
 }  // namespace trnccl

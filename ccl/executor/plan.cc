@@ -16,6 +16,8 @@ CompiledOperand CompileOperand(const Operand& operand, const Spec& spec,
     compiled.peer = operand.peer;
     compiled.transport = route.transport;
     compiled.peer_index = route.peer_index;
+    compiled.delivers =
+        route.transport != nullptr && route.transport->traits().delivers;
     return compiled;
   }
   compiled.slot = operand.place.slot;

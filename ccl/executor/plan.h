@@ -37,6 +37,7 @@ struct CompiledOperand {
   int peer = -1;
   Transport* transport = nullptr;
   uint32_t peer_index = 0;
+  bool delivers = false;  // as Traits::delivers
   int64_t slot = 0;
 };
 

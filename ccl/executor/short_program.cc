@@ -41,7 +41,10 @@ void ShortProgram::Point() {
 }
 
 bool ShortProgram::Uses(Transport* transport) {
-  if (transport_ == nullptr) transport_ = transport;
+  if (transport_ == nullptr) {
+    transport_ = transport;
+    delivers_ = transport->traits().delivers;
+  }
   return transport_ == transport;
 }
 
@@ -110,7 +113,8 @@ inline bool ShortRun::PeekOperands(const Step& step) {
   for (const Operand& operand : step.operands) {
     folded->raw = operand.raw;
     if (operand.kind == CompiledOperand::kMessage) {
-      const Incoming* message = program_->transport_->Peek(operand.link);
+      const Incoming* message =
+          program_->transport_->Peek(operand.link, nullptr);
       if (message == nullptr) return false;
       if (message->bytes != step.bytes || message->envelope != envelope_)
           [[unlikely]]
@@ -176,9 +180,13 @@ Advanced ShortRun::Advance() {
   const Step* const end = program_->steps_.data() + program_->steps_.size();
   const Step* const begin = next_step_;
   while (next_step_ != end && TryStep(*next_step_)) ++next_step_;
-  if (next_step_ == end) return Advanced::kDone;
+  if (next_step_ == end &&
+      (!program_->delivers_ || program_->transport_->unsent() == 0))
+    return Advanced::kDone;
   if (!status_.ok()) [[unlikely]]
     return Advanced::kFailed;
+  // What goes wrong stays, and is asked for by whoever waits longer.
+  if (program_->delivers_) static_cast<void>(program_->transport_->Progress());
   return next_step_ != begin ? Advanced::kSomething : Advanced::kNothing;
 }
 
@@ -189,7 +197,7 @@ std::vector<int> ShortRun::WaitsFor() const {
   const Step& step = *next_step_;
   for (const Operand& operand : step.operands) {
     if (operand.kind == CompiledOperand::kMessage &&
-        program_->transport_->Peek(operand.link) == nullptr)
+        program_->transport_->Peek(operand.link, nullptr) == nullptr)
       ranks.push_back(operand.peer);
   }
   if (!ranks.empty()) return ranks;

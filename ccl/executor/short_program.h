@@ -77,6 +77,7 @@ class ShortProgram {
   void Point();
 
   Transport* transport_ = nullptr;
+  bool delivers_ = false;  // as its Traits::delivers
   std::vector<ShortStep> steps_;
   std::vector<ShortOperand> operands_;
   std::vector<LinkId> links_;
@@ -103,7 +104,8 @@ class ShortRun {
     next_step_ = program_->steps_.data();
   }
 
-  // Runs every step that can run; kDone once all have, and ever after.
+  // Runs every step that can run; kDone once all have and everything has left
+  // this rank, and ever after.
   Advanced Advance();
 
   // Why it failed.

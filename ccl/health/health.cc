@@ -88,7 +88,7 @@ void Health::SayWaiting(const Envelope& call) {
 void Health::Listen() {
   for (Peer& peer : peers_) {
     if (peer.transport == nullptr) continue;
-    while (const Incoming* message = peer.transport->Peek(peer.link)) {
+    while (const Incoming* message = peer.transport->Peek(peer.link, nullptr)) {
       Hear(peer, *message);
       peer.transport->Release(peer.link);
     }

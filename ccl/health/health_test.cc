@@ -93,7 +93,7 @@ TEST_P(HealthTest, TheFirstCauseIsPassedOn) {
   ranks_[1]->Tell({.origin = 1, .cause = absl::AbortedError("second")});
   // As if rank 2 couldn't be told by rank 0.
   const Route& route = routes_[2][0];
-  ASSERT_NE(route.transport->Peek(route.Link(0)), nullptr);
+  ASSERT_NE(route.transport->Peek(route.Link(0), nullptr), nullptr);
   route.transport->Release(route.Link(0));
   ASSERT_NE(HeardBy(2), nullptr);
   EXPECT_EQ(HeardBy(2)->origin, 0);
@@ -113,7 +113,7 @@ TEST_P(HealthTest, IsSaidOnceWhereverTheresRoom) {
     ranks_[0]->Tell({.origin = 0, .cause = absl::InternalError("once")});
   ranks_[1]->Listen();
   const Route& route = routes_[1][0];
-  EXPECT_EQ(route.transport->Peek(route.Link(0)), nullptr);
+  EXPECT_EQ(route.transport->Peek(route.Link(0), nullptr), nullptr);
 }
 
 TEST_P(HealthTest, LongTextsAreCut) {

@@ -32,10 +32,23 @@ absl::StatusOr<bool> DataLane::Advance() {
   return moved;
 }
 
+const Incoming* DataLane::Look() {
+  Transport& transport = *options_.transport;
+  const Transfer& receive = *receiving_.front();
+  Expected expected{.bytes =
+                        std::min(transport.traits().slice_bytes,
+                                 receive.received_bytes - receive.moved_bytes)};
+  if (receive.region != nullptr) {
+    expected.landing = receive.buffer + receive.moved_bytes;
+    expected.region = receive.region;
+  }
+  return transport.Peek(options_.link, &expected);
+}
+
 absl::StatusOr<bool> DataLane::Read() {
   int count = 0;
   for (; count < kBurst && !receiving_.empty(); ++count) {
-    const Incoming* incoming = options_.transport->Peek(options_.link);
+    const Incoming* incoming = Look();
     if (incoming == nullptr) break;
     const absl::StatusOr<MessageHeader> header =
         OpenMessage(*incoming, options_.cookie);
@@ -48,8 +61,9 @@ absl::StatusOr<bool> DataLane::Read() {
           incoming->bytes, " bytes of offer ", header->id, " came where up to ",
           left_bytes, " of offer ", receive->id, " belong"));
     }
-    std::memcpy(receive->buffer + receive->moved_bytes, incoming->data,
-                incoming->bytes);
+    std::byte* place = receive->buffer + receive->moved_bytes;
+    if (place != incoming->data)
+      std::memcpy(place, incoming->data, incoming->bytes);
     receive->moved_bytes += incoming->bytes;
     options_.transport->Release(options_.link);
     if (receive->moved_bytes == receive->received_bytes) {

@@ -50,6 +50,8 @@ class DataLane {
   };
 
   absl::StatusOr<bool> Read();
+  // The next message, which belongs to the first transfer that receives.
+  const Incoming* Look();
   bool Write();
   bool WriteSlice(Transfer& send);
   bool FinishReleased();

@@ -217,7 +217,7 @@ void PointToPoint::State::Answer(MessageKind kind, Transfer* receive) {
 absl::StatusOr<bool> PointToPoint::State::ReadControl(Peer& peer) {
   int count = 0;
   for (; count < kBurst; ++count) {
-    const Incoming* incoming = peer.transport->Peek(peer.control);
+    const Incoming* incoming = peer.transport->Peek(peer.control, nullptr);
     if (incoming == nullptr) break;
     const absl::StatusOr<MessageHeader> header = OpenMessage(*incoming, cookie);
     if (!header.ok()) return BrokenBy(peer, header.status());

@@ -8,9 +8,9 @@
 // Thread rule: thread-safe.
 //
 //   ASSIGN_OR_RETURN(Sleepers* sleepers, Sleepers::OfProcess());
-//   transports.SetSleep(Sleep::kAsleep);
+//   transports.SetPresence(Presence::kAsleep);
 //   if (!Advance()) sleepers->SleepOn(transports.wake_fds(), timeout_ms);
-//   transports.SetSleep(Sleep::kAwake);
+//   transports.SetPresence(Presence::kAwake);
 #pragma once
 
 #include <span>

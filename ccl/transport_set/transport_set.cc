@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "ccl/base/status_macros.h"
+#include "transports/fabric/fabric.h"
 #include "transports/inproc/inproc.h"
 #include "transports/shared_memory.h"
 #include "transports/shm/shm.h"
@@ -29,6 +30,29 @@ MadeTransport MakeShm(const TransportSet::Options& options) {
 
 MadeTransport MakeInproc(const TransportSet::Options& options) {
   return MakeInprocTransport({.doorbell = options.doorbell});
+}
+
+fabric::PortOptions PortOptionsOf(const TransportSet::Options& options) {
+  const Settings& settings = *options.settings;
+  return {
+      .library = settings.fabric_library,
+      .provider = settings.fabric_provider,
+      .protocol = static_cast<FabricProtocol>(settings.fabric_travel),
+      .adapters = options.adapters,
+      .family = static_cast<AddressFamily>(settings.socket_family),
+      .rails = static_cast<int>(std::max<int64_t>(settings.fabric_rails, 1)),
+      .eager_bytes = static_cast<size_t>(settings.fabric_eager_bytes)};
+}
+
+MadeTransport MakeFabric(const TransportSet::Options& options) {
+  return MakeFabricTransport(
+      {.port = PortOptionsOf(options),
+       .slice_bytes = static_cast<size_t>(options.settings->fabric_slice_bytes),
+       .doorbell = options.doorbell});
+}
+
+bool Anywhere(const TransportSet::Peer&, const TransportSet::Peer&) {
+  return true;
 }
 
 bool SameNode(const TransportSet::Peer& mine, const TransportSet::Peer& peer) {
@@ -51,7 +75,17 @@ struct Row {
 constexpr Row kRows[] = {
     {"shm", MakeShm, SameNode},
     {"inproc", MakeInproc, SameProcess},
+    {"fabric", MakeFabric, Anywhere},
 };
+
+// Without TRNCCL_TRANSPORT. All ranks know alike whether there are several
+// nodes; where there's one, no network is touched.
+std::vector<std::string> UsualNames(const TransportSet::Options& options) {
+  std::vector<std::string> names;
+  if (options.nodes < options.membership.ranks) names.emplace_back("shm");
+  if (options.nodes > 1) names.emplace_back("fabric");
+  return names;
+}
 
 const Row* FindRow(std::string_view name) {
   for (const Row& row : kRows)
@@ -72,13 +106,13 @@ absl::StatusOr<std::unique_ptr<TransportSet>> TransportSet::Create(
   auto set = std::unique_ptr<TransportSet>(new TransportSet(options));
   if (options.membership.ranks == 1) return set;
   std::vector<std::string> names = options.settings->transport;
-  if (names.empty()) names.push_back("shm");
+  if (names.empty()) names = UsualNames(options);
   for (const std::string& name : names) {
     const Row* row = FindRow(name);
     if (row == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("TRNCCL_TRANSPORT: no transport is called \"", name,
-                       "\"; there are shm and inproc"));
+                       "\"; there are shm, inproc and fabric"));
     }
     absl::StatusOr<std::unique_ptr<Transport>> made = row->make(options);
     if (!made.ok()) {
@@ -116,21 +150,27 @@ absl::Status TransportSet::Connect(const ConnectRequest& request) {
     wanted[i].deadline = request.deadline;
     wanted[i].abort = request.abort;
     RETURN_IF_ERROR(transport.Connect(wanted[i]));
-    const Traits& traits = transport.traits();
-    slice_bytes_ = slice_bytes_ == 0
-                       ? traits.slice_bytes
-                       : std::min(slice_bytes_, traits.slice_bytes);
-    wake_fds_.insert(wake_fds_.end(), traits.wake_fds.begin(),
-                     traits.wake_fds.end());
-    absl::StrAppend(&name_, name_.empty() ? "" : "+", std::string(traits.name));
-    const bool reaches_all =
-        static_cast<int>(wanted[i].peers.size()) == membership_.ranks - 1;
-    if (traits.name != "shm") continue;
-    AddMemory(&members_[i]);
-    if (traits.by_reference && reaches_all)
-      engine_ =
-          MakeShmEngine({.rank = me, .ranks = membership_.ranks}, transport);
+    RETURN_IF_ERROR(Adopt(&members_[i], wanted[i].peers.size()));
   }
+  return absl::OkStatus();
+}
+
+absl::Status TransportSet::Adopt(Member* member, size_t peers) {
+  const Traits& traits = member->transport->traits();
+  slice_bytes_ = slice_bytes_ == 0 ? traits.slice_bytes
+                                   : std::min(slice_bytes_, traits.slice_bytes);
+  wake_fds_.insert(wake_fds_.end(), traits.wake_fds.begin(),
+                   traits.wake_fds.end());
+  absl::StrAppend(&name_, name_.empty() ? "" : "+", std::string(traits.name));
+  if (traits.any_memory) {
+    ASSIGN_OR_RETURN(member->everything,
+                     member->transport->Register(nullptr, SIZE_MAX));
+  }
+  if (traits.name != "shm") return absl::OkStatus();
+  AddMemory(member);
+  const Membership& all = membership_;
+  if (traits.by_reference && static_cast<int>(peers) == all.ranks - 1)
+    engine_ = MakeShmEngine(all, *member->transport);
   return absl::OkStatus();
 }
 
@@ -168,8 +208,9 @@ absl::Status TransportSet::Assign(const ConnectRequest& request, int peer,
       "rank ", membership_.rank, " on ", request.peers[membership_.rank].host,
       " can't reach rank ", peer, " on ", request.peers[peer].host, " by ",
       absl::StrJoin(tried, ", "),
-      "; shm works inside one machine, inproc inside one process. Ranks of one "
-      "machine have the same host id, which TRNCCL_HOST_ID sets"));
+      "; shm works inside one machine, inproc inside one process, fabric "
+      "everywhere. Ranks of one machine have the same host id, which "
+      "TRNCCL_HOST_ID sets"));
 }
 
 absl::Status TransportSet::Progress() {
@@ -178,30 +219,63 @@ absl::Status TransportSet::Progress() {
   return absl::OkStatus();
 }
 
-void TransportSet::SetSleep(Sleep sleep) {
-  for (const Member& member : members_) member.transport->SetSleep(sleep);
+bool TransportSet::AllSent() const {
+  return std::ranges::all_of(members_, [](const Member& member) {
+    return member.transport->unsent() == 0;
+  });
 }
 
-const Region* TransportSet::FindRegion(const std::byte* pointer, size_t bytes) {
-  if (members_.empty() || bytes == 0) return nullptr;
-  Member& member = members_.front();
-  if (!member.transport->traits().by_reference) return nullptr;
-  const std::optional<SharedPiece> piece = FindShared(pointer, bytes);
+void TransportSet::SetPresence(Presence presence) {
+  for (const Member& member : members_) member.transport->SetPresence(presence);
+}
+
+BufferRegions TransportSet::FindRegions(const std::byte* pointer,
+                                        size_t bytes) {
+  BufferRegions regions;
+  if (bytes == 0 || pointer == nullptr) return regions;
+  for (Member& member : members_)
+    if (const Region* region = FindRegion(&member, pointer, bytes))
+      regions.Add(member.transport.get(), region);
+  return regions;
+}
+
+const Region* TransportSet::FindRegion(Member* member, const std::byte* pointer,
+                                       size_t bytes) {
+  const Traits& traits = member->transport->traits();
+  if (!traits.by_reference) return nullptr;
+  if (member->everything != nullptr) return member->everything.get();
+  if (const Region* shared = FindShared(member, pointer, bytes)) return shared;
+  if (!traits.delivers) return nullptr;
+  absl::StatusOr<std::unique_ptr<Region>> region =
+      member->transport->Register(pointer, bytes);
+  if (!region.ok()) return nullptr;
+  member->of_call.push_back(*std::move(region));
+  return member->of_call.back().get();
+}
+
+const Region* TransportSet::FindShared(Member* member, const std::byte* pointer,
+                                       size_t bytes) {
+  const std::optional<SharedPiece> piece = trnccl::FindShared(pointer, bytes);
   if (!piece.has_value()) return nullptr;
   const std::byte* base = pointer - piece->offset;
-  for (const Registered& known : member.regions)
+  for (const Registered& known : member->regions)
     if (known.inode == piece->memory.inode && known.region->base() == base)
       return known.region.get();
-  std::erase_if(member.regions, [](const Registered& known) {
-    const auto now = FindShared(known.region->base(), known.region->bytes());
+  std::erase_if(member->regions, [](const Registered& known) {
+    const auto now =
+        trnccl::FindShared(known.region->base(), known.region->bytes());
     return !now.has_value() || now->memory.inode != known.inode;
   });
-  if (member.regions.size() >= kMaxRegions) return nullptr;
+  if (member->regions.size() >= kMaxRegions) return nullptr;
   absl::StatusOr<std::unique_ptr<Region>> region =
-      member.transport->Register(base, piece->memory.bytes);
+      member->transport->Register(base, piece->memory.bytes);
   if (!region.ok()) return nullptr;
-  member.regions.push_back({piece->memory.inode, *std::move(region)});
-  return member.regions.back().region.get();
+  member->regions.push_back({piece->memory.inode, *std::move(region)});
+  return member->regions.back().region.get();
+}
+
+void TransportSet::EndCall() {
+  for (Member& member : members_) member.of_call.clear();
 }
 
 }  // namespace trnccl

@@ -40,6 +40,9 @@ class TransportSet {
     const Settings* settings = nullptr;  // read during Create() alone
     const Doorbell* doorbell = nullptr;  // outlives this
     int lanes = 1;                       // alike on all ranks
+    int nodes = 1;                       // that the ranks are on
+    // Adapters for the fabric, the best first; empty: as libfabric likes.
+    std::vector<std::string> adapters;
   };
   static absl::StatusOr<std::unique_ptr<TransportSet>> Create(
       const Options& options);
@@ -65,16 +68,20 @@ class TransportSet {
   Engine* engine() const { return engine_.get(); }
   // "shm", or the names of all that are used.
   const std::string& name() const { return name_; }
-  // The longest message of each of the transports.
+  // The longest message that all of the transports take.
   size_t slice_bytes() const { return slice_bytes_; }
 
   absl::Status Progress();
-  void SetSleep(Sleep sleep);
+  // Whether nothing that was sent needs more calls (Transport::unsent).
+  bool AllSent() const;
+  void SetPresence(Presence presence);
   const std::vector<int>& wake_fds() const { return wake_fds_; }
 
-  // Registered memory that holds the bytes, or null. Memory of
-  // trncclMemAlloc() is registered when first seen here.
-  const Region* FindRegion(const std::byte* pointer, size_t bytes);
+  // The memory as each transport knows it. Memory of trncclMemAlloc() is
+  // registered when first seen here, other memory until EndCall(), where a
+  // transport must know memory at all.
+  BufferRegions FindRegions(const std::byte* pointer, size_t bytes);
+  void EndCall();
 
  private:
   struct Registered {
@@ -85,6 +92,8 @@ class TransportSet {
     std::unique_ptr<Transport> transport;
     std::unique_ptr<PeerMemory> memory;  // where it reaches that of its peers
     std::vector<Registered> regions;
+    std::unique_ptr<Region> everything;  // where any memory may be referred to
+    std::vector<std::unique_ptr<Region>> of_call;
   };
   explicit TransportSet(const Options& options)
       : membership_(options.membership), lanes_(options.lanes) {}
@@ -92,8 +101,14 @@ class TransportSet {
   absl::Status Assign(const ConnectRequest& request, int peer,
                       std::vector<ConnectOptions>* wanted);
 
+  // Takes up a transport that has connected.
+  absl::Status Adopt(Member* member, size_t peers);
   // Of the peers whom it reaches.
   void AddMemory(Member* member);
+  const Region* FindRegion(Member* member, const std::byte* pointer,
+                           size_t bytes);
+  const Region* FindShared(Member* member, const std::byte* pointer,
+                           size_t bytes);
 
   Membership membership_;
   int lanes_;

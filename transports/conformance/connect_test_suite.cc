@@ -45,8 +45,12 @@ TEST_P(Conformance, SomeRanksMayBeLeftOut) {
   const LinkId link = (*first)->Link(0, 1);
   ASSERT_NE((*first)->Reserve({&link, 1}, 8), nullptr);
   ASSERT_TRUE((*first)->Send({&link, 1}, {.bytes = 8}));
-  EXPECT_EQ((*second)->Peek((*second)->Link(0, 0)), nullptr);
-  EXPECT_NE((*second)->Peek((*second)->Link(0, 1)), nullptr);
+  EXPECT_EQ((*second)->Peek((*second)->Link(0, 0), nullptr), nullptr);
+  const std::vector<Transport*> both = {first->get(), second->get()};
+  EXPECT_TRUE(ProgressUntil(both, [&] {
+    return (*second)->Peek((*second)->Link(0, 1), nullptr) != nullptr;
+  }));
+  EXPECT_EQ((*second)->Peek((*second)->Link(0, 0), nullptr), nullptr);
 }
 
 TEST_P(Conformance, AnAddressThatIsNoneNamesItsRank) {
@@ -62,6 +66,7 @@ TEST_P(Conformance, AnAddressThatIsNoneNamesItsRank) {
 }
 
 TEST_P(Conformance, APeerThatNeverConnectsIsNamedByTheDeadline) {
+  if (GetParam().lazy) GTEST_SKIP() << "connects as it's needed";
   auto transport = GetParam().make({});
   auto peer = GetParam().make({});
   ASSERT_TRUE(transport.ok() && peer.ok());
@@ -73,6 +78,7 @@ TEST_P(Conformance, APeerThatNeverConnectsIsNamedByTheDeadline) {
 }
 
 TEST_P(Conformance, ConnectingEndsByAbort) {
+  if (GetParam().lazy) GTEST_SKIP() << "connects as it's needed";
   auto transport = GetParam().make({});
   auto peer = GetParam().make({});
   ASSERT_TRUE(transport.ok() && peer.ok());
@@ -86,6 +92,7 @@ TEST_P(Conformance, ConnectingEndsByAbort) {
 }
 
 TEST_P(Conformance, LanesThatDifferAreAnError) {
+  if (GetParam().lazy) GTEST_SKIP() << "connects as it's needed";
   auto first = GetParam().make({});
   auto second = GetParam().make({});
   ASSERT_TRUE(first.ok() && second.ok());
@@ -106,6 +113,7 @@ TEST_P(Conformance, LanesThatDifferAreAnError) {
 
 TEST_P(Conformance, APeerThatHasDiedIsNamedAtOnce) {
   if (!GetParam().processes) GTEST_SKIP() << "ranks are no processes";
+  if (GetParam().lazy) GTEST_SKIP() << "connects as it's needed";
   int from_child[2];
   ASSERT_EQ(pipe(from_child), 0);
   const pid_t child = fork();

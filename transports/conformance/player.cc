@@ -116,12 +116,13 @@ void Player::Drain(Link& link) {
 }
 
 std::string Player::Receive(Link& link) {
-  const Incoming* message = transport_.Peek(link.id);
+  const Incoming* message = transport_.Peek(link.id, nullptr);
   if (message == nullptr) return "";
   if (link.received == options_.messages) return "a message too many";
   std::string wrong =
       link.in.Check(link.received, *message, transport_.traits());
-  if (transport_.Peek(link.id) != message) return "the peeked message moved";
+  if (transport_.Peek(link.id, nullptr) != message)
+    return "the peeked message moved";
   transport_.Release(link.id);
   moved_ = true;
   if (++link.received == options_.messages) ++done_;

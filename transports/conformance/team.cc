@@ -38,9 +38,40 @@ Team::Team(const Subject& subject, const TeamOptions& options)
   for (std::thread& thread : threads) thread.join();
 }
 
+std::vector<Transport*> Team::all() const {
+  std::vector<Transport*> all;
+  for (const auto& rank : ranks_)
+    if (rank != nullptr) all.push_back(rank.get());
+  return all;
+}
+
+const Incoming* Team::Await(int rank, LinkId link) {
+  const Incoming* message = nullptr;
+  const bool came = ProgressUntil(all(), [&] {
+    message = ranks_[rank]->Peek(link, nullptr);
+    return message != nullptr;
+  });
+  return came ? message : nullptr;
+}
+
+bool Team::AwaitDelivery(int rank, LinkId link) {
+  return ProgressUntil(all(), [&] { return ranks_[rank]->Pending(link) == 0; });
+}
+
 LinkId Team::With(int rank, int peer, int lane) const {
   const size_t index = static_cast<size_t>(peer < rank ? peer : peer - 1);
   return ranks_[rank]->Link(index, lane);
+}
+
+bool ProgressUntil(std::span<Transport* const> transports,
+                   const std::function<bool()>& done) {
+  const Deadline deadline = Deadline::After(30'000);
+  while (!done()) {
+    if (deadline.expired()) return false;
+    for (Transport* transport : transports)
+      if (!transport->Progress().ok()) return done();
+  }
+  return true;
 }
 
 ConnectOptions OptionsOf(const std::vector<std::string>& addresses, int rank,

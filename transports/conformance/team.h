@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ struct Subject {
   std::function<void(std::byte*)> free;
   // Whether ranks may be processes.
   bool processes = false;
+  // Connections are made as messages need them: Connect() waits for nobody, and
+  // sees neither who's gone nor whose lanes differ.
+  bool lazy = false;
   // Each makes the newest message on the sender's link one that can't be.
   std::vector<std::function<void(Transport&, LinkId)>> corruptions;
 };
@@ -58,17 +62,29 @@ class Team {
   int lanes() const { return options_.lanes; }
   Transport& operator[](int rank) { return *ranks_[rank]; }
   Doorbell& doorbell(int rank) { return *doorbells_[rank]; }
+  // All that aren't destroyed.
+  std::vector<Transport*> all() const;
 
   // The link pair of `rank` with `peer`.
   LinkId With(int rank, int peer, int lane = 0) const;
 
   void Destroy(int rank) { ranks_[rank].reset(); }
 
+  // The next message of the link, looked for until it's there; null if it never
+  // comes. All ranks make progress meanwhile.
+  const Incoming* Await(int rank, LinkId link);
+  // Until nothing of what the rank sent on the link is pending.
+  bool AwaitDelivery(int rank, LinkId link);
+
  private:
   const TeamOptions options_;
   std::vector<std::unique_ptr<Doorbell>> doorbells_;
   std::vector<std::unique_ptr<Transport>> ranks_;
 };
+
+// Makes progress on all of them until done() or a long time has passed.
+bool ProgressUntil(std::span<Transport* const> transports,
+                   const std::function<bool()>& done);
 
 // What a rank of `addresses` connects with.
 ConnectOptions OptionsOf(const std::vector<std::string>& addresses, int rank,

@@ -80,17 +80,19 @@ TEST_P(Conformance, AThreadForEachRank) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Sleeps until `look` says there's something, by the rules of SetSleep().
+// Sleeps until `look` says there's something, by the rules of SetPresence().
 template <typename Look>
 bool SleepUntil(Transport& transport, Doorbell& doorbell, const Look& look) {
   while (!look()) {
-    transport.SetSleep(Sleep::kAsleep);
+    transport.SetPresence(Presence::kAsleep);
     if (!look()) {
-      pollfd entry = {.fd = doorbell.fd(), .events = POLLIN, .revents = 0};
-      if (poll(&entry, 1, 30'000) != 1) return false;
+      std::vector<pollfd> entries = {{.fd = doorbell.fd(), .events = POLLIN}};
+      for (const int fd : transport.traits().wake_fds)
+        entries.push_back({.fd = fd, .events = POLLIN});
+      if (poll(entries.data(), entries.size(), 30'000) < 1) return false;
       doorbell.Drain();
     }
-    transport.SetSleep(Sleep::kAwake);
+    transport.SetPresence(Presence::kAwake);
     if (!transport.Progress().ok()) return false;
   }
   return true;
@@ -111,8 +113,9 @@ TEST_P(Conformance, NoWakeIsLostInAStream) {
     }
   });
   for (int i = 0; i < kMessages; ++i) {
-    ASSERT_TRUE(SleepUntil(team[1], team.doorbell(1),
-                           [&] { return team[1].Peek(in) != nullptr; }));
+    ASSERT_TRUE(SleepUntil(team[1], team.doorbell(1), [&] {
+      return team[1].Peek(in, nullptr) != nullptr;
+    }));
     team[1].Release(in);
   }
   sender.join();
@@ -130,11 +133,12 @@ TEST_P(Conformance, NoWakeIsLostInPingPong) {
         if (i % 2 == rank) {
           ASSERT_NE(transport.Reserve({&link, 1}, 8), nullptr);
           ASSERT_TRUE(transport.Send({&link, 1}, {.bytes = 8}));
-          ASSERT_TRUE(SleepUntil(transport, team.doorbell(rank),
-                                 [&] { return transport.Pending(link) == 0; }));
+          ASSERT_TRUE(SleepUntil(transport, team.doorbell(rank), [&] {
+            return transport.Pending(link) == 0 && transport.unsent() == 0;
+          }));
         } else {
           ASSERT_TRUE(SleepUntil(transport, team.doorbell(rank), [&] {
-            return transport.Peek(link) != nullptr;
+            return transport.Peek(link, nullptr) != nullptr;
           }));
           transport.Release(link);
         }

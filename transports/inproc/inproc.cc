@@ -124,21 +124,21 @@ class InprocTransport final : public Transport {
     return Out(link).sent.load() - Out(link).released.load();
   }
 
-  const Incoming* Peek(LinkId link) override {
+  const Incoming* Peek(LinkId link, const Expected*) override {
     const OneWay& in = *incoming_[link.index];
     return in.sent.load() == in.released.load() ? nullptr : &in.message;
   }
 
   void Release(LinkId link) override {
-    TRNCCL_CHECK(Peek(link) != nullptr);
+    TRNCCL_CHECK(Peek(link, nullptr) != nullptr);
     incoming_[link.index]->released.fetch_add(1);
     Wake(link);
   }
 
   absl::Status Progress() override { return absl::OkStatus(); }
 
-  void SetSleep(Sleep sleep) override {
-    self_->asleep = sleep == Sleep::kAsleep;
+  void SetPresence(Presence presence) override {
+    self_->asleep = presence == Presence::kAsleep;
   }
 
  private:

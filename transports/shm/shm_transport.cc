@@ -366,7 +366,7 @@ size_t ShmTransport::Pending(LinkId link) {
   return sending.next - sending.released;
 }
 
-const Incoming* ShmTransport::Peek(LinkId link) {
+const Incoming* ShmTransport::Peek(LinkId link, const Expected*) {
   Receiving& receiving = receiving_[link.index];
   if (receiving.peeked) return &receiving.incoming;
   const Descriptor& descriptor = receiving.ring[receiving.next % kRingDepth];
@@ -464,8 +464,8 @@ void ShmTransport::Fail(const absl::Status& status) {
   if (status_.ok()) status_ = status;
 }
 
-void ShmTransport::SetSleep(Sleep sleep) {
-  const bool asleep = sleep == Sleep::kAsleep;
+void ShmTransport::SetPresence(Presence presence) {
+  const bool asleep = presence == Presence::kAsleep;
   own_.header().asleep.store(asleep ? 1 : 0, std::memory_order_relaxed);
   check_peers_now_ = !asleep;
   if (!asleep) return;

@@ -45,10 +45,10 @@ class ShmTransport final : public Transport {
   std::byte* Reserve(std::span<const LinkId> links, size_t bytes) override;
   bool Send(std::span<const LinkId> links, const Outgoing& message) override;
   size_t Pending(LinkId link) override;
-  const Incoming* Peek(LinkId link) override;
+  const Incoming* Peek(LinkId link, const Expected* expected) override;
   void Release(LinkId link) override;
   absl::Status Progress() override;
-  void SetSleep(Sleep sleep) override;
+  void SetPresence(Presence presence) override;
 
   // This rank's own memory.
   const Control& control() const { return own_; }

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "transports/fabric/fabric_transport.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "ccl/base/clock.h"
+#include "ccl/base/status_macros.h"
+
+namespace trnccl::fabric {
+namespace {
+
+// How long what's on its way may hold up a rank that leaves.
+constexpr int64_t kLeaveMs = 100;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FabricTransport>> FabricTransport::Create(
+    const FabricOptions& options) {
+  std::shared_ptr<Port> port = options.own_port;
+  if (port == nullptr) {
+    ASSIGN_OR_RETURN(port, Port::OfProcess(options.port));
+  }
+  std::unique_ptr<Ringer> ringer;
+  if (options.doorbell != nullptr) {
+    ASSIGN_OR_RETURN(ringer, Ringer::Open(options.doorbell->address()));
+  }
+  return absl::WrapUnique(
+      new FabricTransport(options, std::move(port), std::move(ringer)));
+}
+
+FabricTransport::FabricTransport(const FabricOptions& options,
+                                 std::shared_ptr<Port> port,
+                                 std::unique_ptr<Ringer> ringer)
+    : options_(options),
+      port_(std::move(port)),
+      ringer_(std::move(ringer)),
+      endpoint_([this] {
+        MutexLock lock(port_->mutex());
+        return port_->Attach(this);
+      }()) {
+  const Provider& provider = port_->provider();
+  traits_.name = "fabric";
+  traits_.address = absl::StrCat(endpoint_, " ", port_->address());
+  traits_.slice_bytes = options.slice_bytes;
+  traits_.inline_bytes = kSmallBytes;
+  traits_.by_reference = true;
+  traits_.delivers = true;
+  traits_.any_memory = !provider.registers && !provider.writes;
+  traits_.wake_fds = port_->WakeFds();
+}
+
+FabricTransport::~FabricTransport() {
+  MutexLock lock(port_->mutex());
+  Left();
+  // What was sent gets on its way, if it can.
+  const Deadline deadline = Deadline::After(kLeaveMs);
+  while (unsent() > 0 && status_.ok() && !deadline.expired()) port_->Poll(this);
+  port_->Detach(this);
+  for (Receive* packet : early_) port_->Recycle(packet);
+  for (const std::unique_ptr<LinkState>& link : links_) {
+    if (link == nullptr) continue;
+    for (const InSlot& slot : link->in.slots)
+      if (slot.state == InSlot::State::kPacket) port_->Recycle(slot.packet);
+    for (const OutSlot& slot : link->out.slots)
+      if (slot.payload != nullptr) port_->buffers().Drop(slot.payload);
+    if (link->in.landing != nullptr && link->in.landing->open == 0)
+      port_->buffers().Free(link->in.landing);
+  }
+  if (reserved_small_ != nullptr) port_->buffers().Free(reserved_small_);
+  if (reserved_ != nullptr) port_->buffers().Drop(reserved_);
+}
+
+absl::Status FabricTransport::Connect(const ConnectOptions& options) {
+  MutexLock lock(port_->mutex());
+  rank_ = options.rank;
+  lanes_ = static_cast<uint32_t>(options.lanes);
+  set_lanes(options.lanes);
+  for (const ConnectOptions::Peer& named : options.peers) {
+    const absl::Status status = AddPeer(named);
+    if (!status.ok()) {
+      return absl::Status(
+          status.code(),
+          absl::StrCat("fabric: connecting to rank ", named.rank, ": ",
+                       absl::string_view(status.message())));
+    }
+  }
+  links_.resize(peers_.size() * lanes_);
+  connected_ = true;
+  for (Receive* packet : std::exchange(early_, {})) Dispatch(packet);
+  return status_;
+}
+
+absl::Status FabricTransport::AddPeer(const ConnectOptions::Peer& named) {
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(named.address, absl::MaxSplits(' ', 1));
+  Peer peer{.rank = named.rank};
+  if (!absl::SimpleAtoi(parts.first, &peer.endpoint)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", named.address, "\" is no address of a fabric"));
+  }
+  ASSIGN_OR_RETURN(peer.address, port_->Insert(parts.second));
+  const auto rank = static_cast<size_t>(named.rank);
+  if (index_of_rank_.size() <= rank) index_of_rank_.resize(rank + 1, -1);
+  index_of_rank_[rank] = static_cast<int>(peers_.size());
+  peers_.push_back(peer);
+  return absl::OkStatus();
+}
+
+LinkState& FabricTransport::At(LinkId link) {
+  std::unique_ptr<LinkState>& at = links_[link.index];
+  if (at == nullptr) [[unlikely]] {
+    at = std::make_unique<LinkState>();
+    at->out.next = options_.first_sequence;
+    at->out.released = at->out.delivered = options_.first_sequence;
+    at->in.head = at->in.told = options_.first_sequence;
+  }
+  return *at;
+}
+
+size_t FabricTransport::RailOf(LinkId link) const {
+  return link.index % PeerOf(link).address.count;
+}
+
+absl::StatusOr<std::unique_ptr<Region>> FabricTransport::Register(
+    const std::byte* base, size_t bytes) {
+  std::vector<Registration> registrations;
+  if (!traits_.any_memory) {
+    MutexLock lock(port_->mutex());
+    for (size_t rail = 0; rail < port_->rails(); ++rail) {
+      ASSIGN_OR_RETURN(
+          Registration registration,
+          port_->Register(rail, {.base = base,
+                                 .bytes = bytes,
+                                 .access = FI_SEND | FI_RECV | FI_WRITE |
+                                           FI_REMOTE_WRITE}));
+      registrations.push_back(std::move(registration));
+    }
+  }
+  return std::make_unique<FabricRegion>(std::span(base, bytes),
+                                        std::move(registrations));
+}
+
+absl::Status FabricTransport::Progress() {
+  MutexLock lock(port_->mutex());
+  port_->Poll(this);
+  return status_;
+}
+
+void FabricTransport::SetPresence(Presence presence) {
+  MutexLock lock(port_->mutex());
+  asleep_ = presence == Presence::kAsleep;
+  if (presence == Presence::kLeft) Left();
+  if (!asleep_) return;
+  // The queues' descriptors tell of what comes from now on.
+  constexpr int kTries = 4;
+  for (int i = 0; i < kTries; ++i) {
+    if (port_->PrepareSleep()) return;
+    port_->Poll(this);
+  }
+  Ring();
+}
+
+void FabricTransport::Left() {
+  left_ = true;
+  for (const std::unique_ptr<LinkState>& link : links_)
+    if (link != nullptr && link->in.landing != nullptr) Withdraw(link->in);
+  const Deadline deadline = Deadline::After(kLeaveMs);
+  while (open_landings_ > 0 && status_.ok()) {
+    port_->Poll(this);
+    if (!deadline.expired()) continue;
+    port_->Break(absl::UnavailableError(absl::StrCat(
+        "fabric: a peer of rank ", rank_,
+        " stopped amid a message into memory that isn't the library's any "
+        "more, so this process's endpoints were closed")));
+  }
+}
+
+void FabricTransport::Ring() {
+  if (ringer_ != nullptr) ringer_->Ring();
+}
+
+void FabricTransport::WakeOwner() {
+  if (asleep_ && port_->poller() != this) Ring();
+}
+
+void FabricTransport::Fail(const absl::Status& status) {
+  if (status_.ok()) status_ = status;
+  WakeOwner();
+}
+
+absl::Status FabricTransport::About(LinkId link,
+                                    const absl::Status& status) const {
+  return absl::Status(
+      status.code(),
+      absl::StrCat("fabric: rank ", rank_, " with rank ", PeerOf(link).rank,
+                   ": ", absl::string_view(status.message())));
+}
+
+void FabricTransport::OnPortFailed(const absl::Status& status) {
+  open_landings_ = 0;
+  Fail(status);
+}
+
+}  // namespace trnccl::fabric

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The transport behind MakeFabricTransport(). Its callers are fabric.cc and
+// tests of what a broken peer may send; everyone else uses fabric.h.
+//
+// Links are restored from packets that may come in any order, by sequence
+// numbers; how they're written is wire.h's, how they get there port.h's.
+//
+// Thread rule: that of Transport. The port's lock is held inside every call.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transports/doorbell.h"
+#include "transports/fabric/fabric.h"
+#include "transports/fabric/links.h"
+#include "transports/fabric/port.h"
+#include "transports/transport.h"
+
+namespace trnccl::fabric {
+
+class FabricRegion final : public Region {
+ public:
+  FabricRegion(std::span<const std::byte> memory,
+               std::vector<Registration> registrations)
+      : Region({.base = memory.data(),
+                .bytes = memory.size(),
+                .by_reference = true}),
+        registrations_(std::move(registrations)) {}
+
+  void* descriptor(size_t rail) const {
+    return registrations_.empty() ? nullptr : registrations_[rail].descriptor();
+  }
+  uint64_t key(size_t rail) const {
+    return registrations_.empty() ? 0 : registrations_[rail].key();
+  }
+
+ private:
+  std::vector<Registration> registrations_;  // by rail
+};
+
+class FabricTransport final : public Transport, private Client {
+ public:
+  static absl::StatusOr<std::unique_ptr<FabricTransport>> Create(
+      const FabricOptions& options);
+  ~FabricTransport() override;
+
+  const Traits& traits() const override { return traits_; }
+  absl::Status Connect(const ConnectOptions& options) override;
+  absl::StatusOr<std::unique_ptr<Region>> Register(const std::byte* base,
+                                                   size_t bytes) override;
+  std::byte* Reserve(std::span<const LinkId> links, size_t bytes) override;
+  bool Send(std::span<const LinkId> links, const Outgoing& message) override;
+  size_t Pending(LinkId link) override;
+  const Incoming* Peek(LinkId link, const Expected* expected) override;
+  void Release(LinkId link) override;
+  absl::Status Progress() override;
+  void SetPresence(Presence presence) override;
+
+  // Sends the header as it is, with what the peer needs to find the link: for
+  // tests of what a broken peer may send.
+  void SendRaw(LinkId link, const WireHeader& header);
+
+ private:
+  struct Peer {
+    int rank = 0;
+    PeerAddress address;
+    uint32_t endpoint = 0;  // its transport's number
+  };
+
+  FabricTransport(const FabricOptions& options, std::shared_ptr<Port> port,
+                  std::unique_ptr<Ringer> ringer);
+
+  // Client's.
+  void OnPacket(Receive* packet) override;
+  void OnSent(const fabric::Send& send) override;
+  void OnSendFailed(const fabric::Send& send,
+                    const absl::Status& status) override;
+  void OnLanded(Landing* landing) override;
+  void OnPortFailed(const absl::Status& status) override;
+
+  absl::Status AddPeer(const ConnectOptions::Peer& named);
+  const Peer& PeerOf(LinkId link) const { return peers_[link.index / lanes_]; }
+  LinkState& At(LinkId link);
+  size_t RailOf(LinkId link) const;
+
+  // Sending (sending.cc).
+  bool Full(LinkId link);
+  // A packet for the link, its header but for the kind filled in, or null.
+  fabric::Send* NewPacket(LinkId link, WireKind kind, uint32_t sequence);
+  void SendTo(LinkId link, const Outgoing& message);
+  void SendShort(LinkId link, const OutSlot& slot, uint32_t sequence);
+  void Announce(LinkId link, const OutSlot& slot, uint32_t sequence);
+  void SendPayload(LinkId link, uint32_t sequence, const WireHeader& ready,
+                   const WireTargets& targets);
+  void Tell(LinkId link);
+  void OnReady(LinkId link, const Receive& packet);
+  void Credit(LinkId link, uint32_t released);
+
+  // Receiving (receiving.cc).
+  void Dispatch(Receive* packet);
+  void OnMessage(LinkId link, Receive* packet);
+  const Incoming* Open(InLink& in);
+  // Says where the oldest message may go.
+  void MakeReady(LinkId link, const Expected& expected);
+  void SendReady(LinkId link, const Landing& landing, const Region* region);
+  void Withdraw(InLink& in);
+  void Left();
+
+  void Ring();
+  // Rings if it's another thread that found something for this transport.
+  void WakeOwner();
+  void Fail(const absl::Status& status);
+  // An error about the peer of a link.
+  absl::Status About(LinkId link, const absl::Status& status) const;
+
+  const FabricOptions options_;
+  const std::shared_ptr<Port> port_;
+  const std::unique_ptr<Ringer> ringer_;  // this process's own; may be null
+  const uint32_t endpoint_;
+  Traits traits_;
+  int rank_ = 0;
+  uint32_t lanes_ = 1;
+  bool connected_ = false;
+  std::vector<Receive*> early_;  // that came before Connect()
+  std::vector<Peer> peers_;
+  std::vector<int> index_of_rank_;  // in peers_; -1: none of them
+  std::vector<std::unique_ptr<LinkState>> links_;
+  fabric::Send* reserved_small_ = nullptr;
+  Payload* reserved_ = nullptr;
+  bool asleep_ = false;
+  bool left_ = false;
+  size_t open_landings_ = 0;  // in the caller's memory
+  absl::Status status_;
+};
+
+}  // namespace trnccl::fabric

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// What the fabric transport keeps of each link: the window of messages that are
+// on their way. Made when a link is first used, since of a thousand peers most
+// never send to each other.
+//
+// Thread rule: plain values; the port's lock guards them.
+//
+//   OutSlot& slot = link.out.slots[sequence % kWindow];
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "transports/fabric/buffers.h"
+#include "transports/fabric/wire.h"
+#include "transports/transport.h"
+
+namespace trnccl::fabric {
+
+// Messages of one link between the first that the receiver isn't known to have
+// released and the next.
+inline constexpr uint32_t kWindow = 8;
+
+// A message that's on its way.
+struct OutSlot {
+  enum class State : uint8_t { kFree, kAwaitsReady, kSending };
+
+  State state = State::kFree;
+  uint32_t open = 0;  // sends that haven't completed
+  Envelope envelope;
+  size_t bytes = 0;
+  const std::byte* data = nullptr;
+  Payload* payload = nullptr;      // where it lies, if it's the port's
+  const Region* region = nullptr;  // or this
+};
+
+struct OutLink {
+  uint32_t next = 0;       // the number of the next message
+  uint32_t released = 0;   // all before are, as far as is known
+  uint32_t delivered = 0;  // all before have left this rank's memory
+  // What the receiver said of the next message before it was sent.
+  bool is_ready = false;
+  WireHeader ready;
+  WireTargets targets;
+  std::array<OutSlot, kWindow> slots;
+};
+
+// A message that has come, or is coming.
+struct InSlot {
+  enum class State : uint8_t { kNone, kPacket, kAnnounced, kLanded };
+
+  State state = State::kNone;
+  Receive* packet = nullptr;  // kPacket
+  Envelope envelope;          // kAnnounced, kLanded
+  size_t bytes = 0;           // likewise
+};
+
+struct InLink {
+  uint32_t head = 0;           // the number of the oldest that isn't released
+  uint32_t told = 0;           // the peer knows that all before are released
+  Landing* landing = nullptr;  // for the oldest
+  bool landed = false;         // its payload is there
+  Incoming incoming;
+  std::array<InSlot, kWindow> slots;
+};
+
+struct LinkState {
+  OutLink out;
+  InLink in;
+};
+
+}  // namespace trnccl::fabric

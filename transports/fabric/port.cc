@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "transports/fabric/port.h"
+
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "ccl/base/log.h"
+#include "ccl/base/status_macros.h"
+#include "transports/system_error.h"
+
+namespace trnccl::fabric {
+namespace {
+
+// Buffers that wait for packets on each rail; those that have come but aren't
+// released yet are replaced at once, so that nothing stops the endpoint.
+constexpr size_t kReceives = 32;
+
+constexpr size_t kStripeAlignment = 4096;
+
+constexpr uint32_t kIndexBits = 16;
+constexpr uint32_t kIndexMask = (1u << kIndexBits) - 1;
+
+// How long a sleeper may not look: where queues have no descriptor, and where
+// the provider resends lost packets only while it's called.
+constexpr int64_t kBlindNapNs = 500'000;
+constexpr int64_t kResendNapNs = 5'000'000;
+
+bool Resends(std::string_view provider) {
+  return provider.find("ofi_rxd") != std::string_view::npos;
+}
+
+}  // namespace
+
+Port::Port(const FabricLibrary& library, Provider provider)
+    : library_(library), owner_pid_(getpid()), provider_(std::move(provider)) {}
+
+absl::StatusOr<std::shared_ptr<Port>> Port::Open(const PortOptions& options) {
+  ASSIGN_OR_RETURN(const FabricLibrary* library,
+                   FabricLibrary::Load(options.library));
+  ASSIGN_OR_RETURN(Provider provider, ChooseProvider(*library, options));
+  auto port = std::shared_ptr<Port>(new Port(*library, std::move(provider)));
+  MutexLock lock(port->mutex_);
+  RETURN_IF_ERROR(port->OpenRails());
+  RETURN_IF_ERROR(port->MakeNapTimer());
+  port->LogChoice();
+  return port;
+}
+
+absl::StatusOr<std::shared_ptr<Port>> Port::OfProcess(
+    const PortOptions& options) {
+  struct Kept {
+    PortOptions options;
+    std::shared_ptr<Port> port;
+  };
+  static Mutex& mutex = *new Mutex;
+  static auto& kept = *new std::vector<Kept>;
+  MutexLock lock(mutex);
+  for (Kept& known : kept) {
+    if (known.options != options || known.port->owner_pid_ != getpid() ||
+        !known.port->status_.ok())
+      continue;
+    return known.port;
+  }
+  ASSIGN_OR_RETURN(std::shared_ptr<Port> port, Open(options));
+  kept.push_back({options, port});
+  return port;
+}
+
+void Port::LogChoice() const {
+  const auto name = [](std::string* out, const std::unique_ptr<Rail>& rail) {
+    absl::StrAppend(out, rail->adapter());
+  };
+  TRNCCL_LOG(LogLevel::kInfo, "[fabric]", "provider ", provider_.name, " of ",
+             library_.path, " on ", absl::StrJoin(rails_, ", ", name),
+             "; long messages travel ",
+             provider_.writes ? "by remote writes" : "tagged",
+             ", short ones have up to ", provider_.eager_bytes, " bytes");
+}
+
+Port::~Port() {
+  if (nap_fd_ >= 0) close(nap_fd_);
+}
+
+absl::Status Port::OpenRails() {
+  std::vector<std::string> addresses;
+  for (const Info& info : provider_.rails) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Rail> rail,
+                     Rail::Open(library_, provider_, *info));
+    addresses.push_back(absl::BytesToHexString(rail->address()));
+    rails_.push_back(std::move(rail));
+  }
+  address_ =
+      absl::StrCat(provider_.name, " ", provider_.writes ? "w" : "t",
+                   provider_.eager_bytes, " ", absl::StrJoin(addresses, " "));
+  Buffers::Options options{.eager_bytes = provider_.eager_bytes};
+  if (provider_.registers || provider_.writes) options.rails = rails_;
+  buffers_ = std::make_unique<Buffers>(options);
+  receives_posted_.assign(rails_.size(), 0);
+  for (size_t rail = 0; rail < rails_.size(); ++rail)
+    RETURN_IF_ERROR(PostReceives(rail));
+  return absl::OkStatus();
+}
+
+absl::Status Port::MakeNapTimer() {
+  const bool blind = std::ranges::any_of(
+      rails_, [](const auto& rail) { return rail->wait_fd() < 0; });
+  nap_ns_ = blind ? kBlindNapNs : Resends(provider_.name) ? kResendNapNs : 0;
+  if (nap_ns_ == 0) return absl::OkStatus();
+  nap_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  return nap_fd_ >= 0 ? absl::OkStatus()
+                      : SystemError(errno, "fabric: timerfd_create");
+}
+
+std::vector<int> Port::WakeFds() const {
+  std::vector<int> fds;
+  for (const auto& rail : rails_)
+    if (rail->wait_fd() >= 0) fds.push_back(rail->wait_fd());
+  if (nap_fd_ >= 0) fds.push_back(nap_fd_);
+  return fds;
+}
+
+uint32_t Port::Attach(Client* client) {
+  size_t index = 0;
+  while (index < clients_.size() && clients_[index].client != nullptr) ++index;
+  if (index == clients_.size()) clients_.emplace_back();
+  Attached& attached = clients_[index];
+  attached.client = client;
+  ++attached.generation;
+  return attached.generation << kIndexBits | static_cast<uint32_t>(index);
+}
+
+void Port::Detach(Client* client) {
+  for (Attached& attached : clients_)
+    if (attached.client == client) attached.client = nullptr;
+}
+
+Client* Port::Find(uint32_t endpoint) const {
+  const uint32_t index = endpoint & kIndexMask;
+  if (index >= clients_.size()) return nullptr;
+  const Attached& attached = clients_[index];
+  const bool current =
+      (attached.generation & kIndexMask) == endpoint >> kIndexBits;
+  return current ? attached.client : nullptr;
+}
+
+absl::StatusOr<PeerAddress> Port::Insert(const std::string& address) {
+  RETURN_IF_ERROR(status_);
+  const auto known = peers_.find(address);
+  if (known != peers_.end()) return known->second;
+  const std::vector<std::string> words = absl::StrSplit(address, ' ');
+  const std::vector<std::string> own = absl::StrSplit(address_, ' ');
+  if (words.size() < 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\" is no address of a fabric"));
+  }
+  if (words[0] != own[0] || words[1] != own[1]) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "it uses provider ", words[0], " (", words[1], "), this rank ", own[0],
+        " (", own[1],
+        "); set TRNCCL_FABRIC_PROVIDER and the other TRNCCL_FABRIC settings "
+        "alike on all ranks"));
+  }
+  PeerAddress peer;
+  peer.count = std::min({rails_.size(), words.size() - 2, kMaxRails});
+  for (size_t rail = 0; rail < peer.count; ++rail) {
+    ASSIGN_OR_RETURN(
+        peer.rails[rail],
+        rails_[rail]->Insert(absl::HexStringToBytes(words[rail + 2])));
+  }
+  peers_.emplace(address, peer);
+  return peer;
+}
+
+absl::StatusOr<Registration> Port::Register(size_t rail,
+                                            const Rail::Memory& memory) {
+  RETURN_IF_ERROR(status_);
+  return rails_[rail]->Register(memory);
+}
+
+Port::Stripe Port::StripeOf(size_t bytes, size_t stripes, size_t index) {
+  const size_t share = (bytes / stripes + kStripeAlignment - 1) /
+                       kStripeAlignment * kStripeAlignment;
+  const size_t offset = std::min(bytes, index * share);
+  const size_t end =
+      index + 1 == stripes ? bytes : std::min(bytes, offset + share);
+  return {.offset = offset, .bytes = end - offset};
+}
+
+void Port::Break(const absl::Status& status) {
+  if (!status_.ok()) return;
+  status_ = status;
+  // Closing takes back everything that was posted.
+  rails_.clear();
+  deferred_ = nullptr;
+  deferred_end_ = &deferred_;
+  for (const Attached& attached : clients_)
+    if (attached.client != nullptr) attached.client->OnPortFailed(status_);
+}
+
+bool Port::PrepareSleep() {
+  if (nap_fd_ >= 0) {
+    const itimerspec nap = {.it_interval = {},
+                            .it_value = {.tv_sec = 0, .tv_nsec = nap_ns_}};
+    // It can't fail with a descriptor and times that are valid.
+    timerfd_settime(nap_fd_, 0, &nap, nullptr);
+  }
+  return deferred_ == nullptr &&
+         std::ranges::all_of(rails_,
+                             [](const auto& rail) { return rail->MaySleep(); });
+}
+
+}  // namespace trnccl::fabric

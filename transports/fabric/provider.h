@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// Which of libfabric's providers to take, on which adapters, and what they ask
+// of us.
+//
+// Thread rule: thread-safe; what it returns is a plain value.
+//
+//   ASSIGN_OR_RETURN(Provider provider, ChooseProvider(library, options));
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transports/fabric/fabric.h"
+#include "transports/fabric/library.h"
+
+namespace trnccl::fabric {
+
+struct InfoDeleter {
+  const FabricLibrary* library;
+  void operator()(fi_info* info) const { library->freeinfo(info); }
+};
+using Info = std::unique_ptr<fi_info, InfoDeleter>;
+
+struct Provider {
+  std::string name;            // "net", "tcp;ofi_rxm", "efa"
+  bool writes = false;         // FabricProtocol::kWrite, else tagged
+  bool registers = false;      // local memory must be registered (FI_MR_LOCAL)
+  bool virtual_keys = false;   // remote addresses are the owner's own
+  bool provides_keys = false;  // it chooses the keys of registered memory
+  bool binds_memory = false;   // registered memory belongs to an endpoint
+  size_t eager_bytes = 0;      // payload of a short message
+  std::vector<Info> rails;     // one endpoint each
+};
+
+// NotFound, with what there is, where nothing fits.
+absl::StatusOr<Provider> ChooseProvider(const FabricLibrary& library,
+                                        const PortOptions& options);
+
+}  // namespace trnccl::fabric

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "transports/fabric/rail.h"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+
+#include <array>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "ccl/base/status_macros.h"
+#include "transports/fabric/newer.h"
+
+namespace trnccl::fabric {
+namespace {
+
+// Completions that may be outstanding before the endpoint pushes back.
+constexpr size_t kQueueEntries = 4096;
+
+template <typename Object>
+struct Opened {
+  Object* object = nullptr;
+  Fid<Object> Take() { return Fid<Object>(object); }
+};
+
+}  // namespace
+
+Rail::Rail(const FabricLibrary& library, const Provider& provider)
+    : library_(library),
+      provider_(provider.name),
+      provides_keys_(provider.provides_keys),
+      binds_memory_(provider.binds_memory) {}
+
+absl::Status Rail::Checked(const char* call, ssize_t code) const {
+  if (code >= 0) return absl::OkStatus();
+  return library_.Error(
+      absl::StrCat(call, " of provider ", provider_, " on ", adapter_), code);
+}
+
+absl::StatusOr<std::unique_ptr<Rail>> Rail::Open(const FabricLibrary& library,
+                                                 const Provider& provider,
+                                                 const fi_info& info) {
+  auto rail = absl::WrapUnique(new Rail(library, provider));
+  rail->adapter_ = info.domain_attr->name;
+  RETURN_IF_ERROR(rail->OpenObjects(info));
+  RETURN_IF_ERROR(rail->Enable());
+  return rail;
+}
+
+absl::Status Rail::OpenObjects(const fi_info& info) {
+  // libfabric takes the description as its own to change.
+  const Info own(library_.dupinfo(&info), {&library_});
+  if (own == nullptr) return Checked("fi_dupinfo", -FI_ENOMEM);
+  Opened<fid_fabric> fabric;
+  RETURN_IF_ERROR(Checked(
+      "fi_fabric", library_.fabric(own->fabric_attr, &fabric.object, nullptr)));
+  fabric_ = fabric.Take();
+  Opened<fid_domain> domain;
+  RETURN_IF_ERROR(Checked("fi_domain", fi_domain(fabric_.get(), own.get(),
+                                                 &domain.object, nullptr)));
+  domain_ = domain.Take();
+  RETURN_IF_ERROR(OpenQueue(*own));
+  fi_av_attr attributes = {};
+  attributes.type = FI_AV_TABLE;
+  Opened<fid_av> addresses;
+  RETURN_IF_ERROR(Checked(
+      "fi_av_open",
+      fi_av_open(domain_.get(), &attributes, &addresses.object, nullptr)));
+  addresses_ = addresses.Take();
+  Opened<fid_ep> endpoint;
+  RETURN_IF_ERROR(Checked(
+      "fi_endpoint",
+      fi_endpoint(domain_.get(), own.get(), &endpoint.object, nullptr)));
+  endpoint_ = endpoint.Take();
+  return absl::OkStatus();
+}
+
+absl::Status Rail::OpenQueue(const fi_info& info) {
+  fi_cq_attr attributes = {};
+  attributes.size = kQueueEntries;
+  attributes.format = FI_CQ_FORMAT_DATA;
+  attributes.wait_obj = FI_WAIT_FD;
+  Opened<fid_cq> queue;
+  ssize_t code = fi_cq_open(domain_.get(), &attributes, &queue.object, nullptr);
+  if (code == -FI_ENOSYS || code == -FI_EOPNOTSUPP || code == -FI_EINVAL) {
+    attributes.wait_obj = FI_WAIT_NONE;
+    code = fi_cq_open(domain_.get(), &attributes, &queue.object, nullptr);
+  }
+  RETURN_IF_ERROR(Checked("fi_cq_open", code));
+  queue_ = queue.Take();
+  const bool waits = attributes.wait_obj == FI_WAIT_FD &&
+                     fi_control(&queue_->fid, FI_GETWAIT, &wait_fd_) == 0;
+  if (!waits) wait_fd_ = -1;
+  static_cast<void>(info);
+  return absl::OkStatus();
+}
+
+absl::Status Rail::Enable() {
+  RETURN_IF_ERROR(Checked("fi_ep_bind (address vector)",
+                          fi_ep_bind(endpoint_.get(), &addresses_->fid, 0)));
+  RETURN_IF_ERROR(Checked(
+      "fi_ep_bind (completion queue)",
+      fi_ep_bind(endpoint_.get(), &queue_->fid, FI_TRANSMIT | FI_RECV)));
+  if (library_.AtLeast(kSharedMemoryPermittedMajor,
+                       kSharedMemoryPermittedMinor)) {
+    // Only few providers know it, and then it matters.
+    const bool permitted = false;
+    static_cast<void>(fi_setopt(&endpoint_->fid, FI_OPT_ENDPOINT,
+                                kOptSharedMemoryPermitted, &permitted,
+                                sizeof(permitted)));
+  }
+  RETURN_IF_ERROR(Checked("fi_enable", fi_enable(endpoint_.get())));
+  std::array<char, 256> name = {};
+  size_t bytes = name.size();
+  RETURN_IF_ERROR(
+      Checked("fi_getname", fi_getname(&endpoint_->fid, name.data(), &bytes)));
+  address_.assign(name.data(), bytes);
+  return absl::OkStatus();
+}
+
+bool Rail::MaySleep() const {
+  if (wait_fd_ < 0) return true;
+  fid* waited = &queue_->fid;
+  return fi_trywait(fabric_.get(), &waited, 1) == FI_SUCCESS;
+}
+
+absl::StatusOr<fi_addr_t> Rail::Insert(const std::string& address) {
+  // A provider reads as many bytes as its kind of address has.
+  if (address.size() != address_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its address has ", address.size(), " bytes, one of ",
+                     provider_, " on ", adapter_, " has ", address_.size(),
+                     "; all ranks need the same provider and address family"));
+  }
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  const int inserted =
+      fi_av_insert(addresses_.get(), address.data(), 1, &peer, 0, nullptr);
+  if (inserted == 1) return peer;
+  RETURN_IF_ERROR(Checked("fi_av_insert", inserted));
+  return absl::UnavailableError(absl::StrCat("fi_av_insert of provider ",
+                                             provider_, " on ", adapter_,
+                                             " refused its address"));
+}
+
+absl::StatusOr<Registration> Rail::Register(const Memory& memory) {
+  const uint64_t key = provides_keys_ ? 0 : next_key_++;
+  fid_mr* region = nullptr;
+  RETURN_IF_ERROR(Checked(
+      "fi_mr_reg", fi_mr_reg(domain_.get(), memory.base, memory.bytes,
+                             memory.access, 0, key, 0, &region, nullptr)));
+  Registration registration(region);
+  if (binds_memory_) {
+    RETURN_IF_ERROR(
+        Checked("fi_mr_bind", fi_mr_bind(region, &endpoint_->fid, 0)));
+    RETURN_IF_ERROR(Checked("fi_mr_enable", fi_mr_enable(region)));
+  }
+  return registration;
+}
+
+std::string Rail::Explain(const fi_cq_err_entry& error) const {
+  std::array<char, 256> buffer = {};
+  const char* said =
+      fi_cq_strerror(queue_.get(), error.prov_errno, error.err_data,
+                     buffer.data(), buffer.size());
+  return absl::StrCat("provider ", provider_, " on ", adapter_,
+                      " says: ", library_.strerror(error.err),
+                      said == nullptr || *said == '\0'
+                          ? std::string()
+                          : absl::StrCat(" (", said, ")"));
+}
+
+}  // namespace trnccl::fabric

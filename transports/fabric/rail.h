@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// One endpoint on one adapter, with its completion queue and address vector:
+// libfabric's objects, opened, and closed in the right order. Posting and
+// polling stay libfabric's calls; what they mean is port.h's.
+//
+// Thread rule: thread-compatible; its port's lock guards it.
+//
+//   ASSIGN_OR_RETURN(auto rail, Rail::Open(library, provider, *info));
+//   ASSIGN_OR_RETURN(fi_addr_t peer, rail->Insert(address));
+//   fi_send(rail->endpoint(), ...);
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transports/fabric/library.h"
+#include "transports/fabric/provider.h"
+
+namespace trnccl::fabric {
+
+template <typename Object>
+struct FidDeleter {
+  void operator()(Object* object) const { fi_close(&object->fid); }
+};
+template <typename Object>
+using Fid = std::unique_ptr<Object, FidDeleter<Object>>;
+
+// Memory as an adapter knows it. Empty where it needn't.
+class Registration {
+ public:
+  Registration() = default;
+  explicit Registration(fid_mr* region) : region_(region) {}
+
+  void* descriptor() const {
+    return region_ == nullptr ? nullptr : fi_mr_desc(region_.get());
+  }
+  uint64_t key() const {
+    return region_ == nullptr ? 0 : fi_mr_key(region_.get());
+  }
+
+ private:
+  Fid<fid_mr> region_;
+};
+
+class Rail {
+ public:
+  // `info` is one of the provider's rails.
+  static absl::StatusOr<std::unique_ptr<Rail>> Open(
+      const FabricLibrary& library, const Provider& provider,
+      const fi_info& info);
+
+  fid_ep* endpoint() const { return endpoint_.get(); }
+  fid_cq* queue() const { return queue_.get(); }
+  // Becomes readable when there's something to poll for; -1 if it can't say.
+  int wait_fd() const { return wait_fd_; }
+  // Whether that descriptor may be slept on now: nothing is waiting to be
+  // polled. True without a descriptor.
+  bool MaySleep() const;
+  // The endpoint's address, as bytes.
+  const std::string& address() const { return address_; }
+  const std::string& adapter() const { return adapter_; }
+
+  absl::StatusOr<fi_addr_t> Insert(const std::string& address);
+
+  struct Memory {
+    const void* base = nullptr;
+    size_t bytes = 0;
+    uint64_t access = 0;  // FI_SEND, FI_RECV, FI_WRITE, FI_REMOTE_WRITE
+  };
+  absl::StatusOr<Registration> Register(const Memory& memory);
+
+  // What the provider says of an error that its queue reported.
+  std::string Explain(const fi_cq_err_entry& error) const;
+
+ private:
+  Rail(const FabricLibrary& library, const Provider& provider);
+  absl::Status OpenObjects(const fi_info& info);
+  absl::Status OpenQueue(const fi_info& info);
+  absl::Status Enable();
+  // What a call returned, as an error that names this rail.
+  absl::Status Checked(const char* call, ssize_t code) const;
+
+  const FabricLibrary& library_;
+  std::string provider_;
+  std::string adapter_;
+  bool provides_keys_;
+  bool binds_memory_;
+  uint64_t next_key_ = 1;
+  std::string address_;
+  int wait_fd_ = -1;
+  // Closed from the last to the first.
+  Fid<fid_fabric> fabric_;
+  Fid<fid_domain> domain_;
+  Fid<fid_cq> queue_;
+  Fid<fid_av> addresses_;
+  Fid<fid_ep> endpoint_;
+};
+
+}  // namespace trnccl::fabric

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The part of FabricTransport that receives.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ccl/base/check.h"
+#include "transports/fabric/fabric_transport.h"
+
+namespace trnccl::fabric {
+namespace {
+
+// Shorter payloads aren't worth a message on every rail.
+constexpr size_t kStripeBytes = size_t{128} << 10;
+
+}  // namespace
+
+void FabricTransport::OnPacket(Receive* packet) {
+  if (!connected_) return early_.push_back(packet);
+  Dispatch(packet);
+  WakeOwner();
+}
+
+// What a peer writes is looked at before it's used.
+void FabricTransport::Dispatch(Receive* packet) {
+  const WireHeader& header = packet->header();
+  const int index = header.source < index_of_rank_.size()
+                        ? index_of_rank_[header.source]
+                        : -1;
+  if (index < 0 || header.lane >= lanes_) {
+    Fail(absl::InternalError(absl::StrCat(
+        "fabric: rank ", rank_, ": a packet names rank ", header.source,
+        " and lane ", header.lane,
+        ", which it doesn't talk to; do the ranks' lanes differ?")));
+    return port_->Recycle(packet);
+  }
+  const LinkId link = Link(static_cast<size_t>(index), header.lane);
+  Credit(link, header.released);
+  switch (header.kind) {
+    case WireKind::kMessage:
+    case WireKind::kAnnounce:
+      return OnMessage(link, packet);
+    case WireKind::kReady:
+      OnReady(link, *packet);
+      break;
+    case WireKind::kCredit:
+      break;
+    default:
+      Fail(About(link, absl::InternalError("it sent a packet of no kind")));
+  }
+  port_->Recycle(packet);
+}
+
+void FabricTransport::OnMessage(LinkId link, Receive* packet) {
+  const WireHeader& header = packet->header();
+  InLink& in = At(link).in;
+  InSlot& slot = in.slots[header.sequence % kWindow];
+  const size_t body = packet->bytes - sizeof(WireHeader);
+  const bool is_short = header.kind == WireKind::kMessage;
+  const bool fits = is_short ? header.bytes == body
+                             : body == 0 && header.bytes > 0 &&
+                                   header.bytes <= traits_.slice_bytes;
+  if (header.sequence - in.head >= kWindow || !fits ||
+      slot.state != InSlot::State::kNone) {
+    Fail(About(link, absl::InternalError(absl::StrCat(
+                         "it sent message ", header.sequence, " of ",
+                         header.bytes, " bytes where number ", in.head,
+                         " or the next ones are due"))));
+    return port_->Recycle(packet);
+  }
+  slot.envelope = header.envelope;
+  slot.bytes = header.bytes;
+  if (is_short) {
+    slot.state = InSlot::State::kPacket;
+    slot.packet = packet;
+    return;
+  }
+  // Written payloads may be there before they're announced.
+  const bool landed = in.landed && header.sequence == in.head;
+  slot.state = landed ? InSlot::State::kLanded : InSlot::State::kAnnounced;
+  port_->Recycle(packet);
+}
+
+const Incoming* FabricTransport::Peek(LinkId link, const Expected* expected) {
+  MutexLock lock(port_->mutex());
+  InLink& in = At(link).in;
+  if (const Incoming* message = Open(in)) return message;
+  if (!status_.ok() || left_ || in.landing != nullptr) return nullptr;
+  const InSlot& slot = in.slots[in.head % kWindow];
+  if (slot.state == InSlot::State::kAnnounced) {
+    const bool known = expected != nullptr && expected->bytes == slot.bytes;
+    MakeReady(link, known ? *expected : Expected{.bytes = slot.bytes});
+  } else if (expected != nullptr &&
+             expected->bytes > port_->provider().eager_bytes) {
+    MakeReady(link, *expected);
+  }
+  return nullptr;
+}
+
+const Incoming* FabricTransport::Open(InLink& in) {
+  const InSlot& slot = in.slots[in.head % kWindow];
+  // Another message than the one that was expected, which had a place made.
+  if (in.landing != nullptr && !in.landed &&
+      (slot.state == InSlot::State::kPacket ||
+       (slot.state == InSlot::State::kAnnounced &&
+        slot.bytes != in.landing->bytes))) {
+    Withdraw(in);
+    if (in.landing != nullptr) return nullptr;
+  }
+  switch (slot.state) {
+    case InSlot::State::kPacket:
+      in.incoming = {.envelope = slot.envelope,
+                     .data = slot.packet->payload(),
+                     .bytes = slot.bytes};
+      return &in.incoming;
+    case InSlot::State::kLanded:
+      in.incoming = {.envelope = slot.envelope,
+                     .data = in.landing->data,
+                     .bytes = slot.bytes};
+      return &in.incoming;
+    default:
+      return nullptr;
+  }
+}
+
+void FabricTransport::MakeReady(LinkId link, const Expected& expected) {
+  InLink& in = At(link).in;
+  Buffers& buffers = port_->buffers();
+  absl::StatusOr<Landing*> made = buffers.NewLanding();
+  if (!made.ok()) return Fail(made.status());
+  Landing* landing = *made;
+  landing->bytes = expected.bytes;
+  landing->client = endpoint_;
+  landing->link = link.index;
+  landing->sequence = in.head;
+  const size_t rails = PeerOf(link).address.count;
+  landing->stripes = static_cast<uint32_t>(
+      std::clamp<size_t>(expected.bytes / kStripeBytes, 1, rails));
+  landing->data = expected.landing;
+  if (expected.landing == nullptr) {
+    absl::StatusOr<Payload*> payload = buffers.NewPayload(
+        {.bytes = expected.bytes, .slice_bytes = traits_.slice_bytes});
+    if (!payload.ok()) {
+      buffers.Free(landing);
+      return Fail(payload.status());
+    }
+    landing->payload = *payload;
+    landing->data = landing->payload->data;
+  } else {
+    ++open_landings_;
+  }
+  in.landing = landing;
+  in.landed = false;
+  std::array<void*, kMaxRails> descriptors = {};
+  const auto* region = static_cast<const FabricRegion*>(expected.region);
+  for (size_t i = 0; region != nullptr && i < landing->stripes; ++i)
+    descriptors[i] = region->descriptor(i);
+  const absl::Status posted = port_->Await(landing, descriptors);
+  if (!posted.ok()) return Fail(About(link, posted));
+  SendReady(link, *landing, region);
+}
+
+void FabricTransport::SendReady(LinkId link, const Landing& landing,
+                                const Region* region) {
+  fabric::Send* send = NewPacket(link, WireKind::kReady, landing.sequence);
+  if (send == nullptr) return;
+  const Provider& provider = port_->provider();
+  send->header.stripes = static_cast<uint8_t>(landing.stripes);
+  send->header.bytes = landing.bytes;
+  send->header.landing = landing.number;
+  if (provider.writes) {
+    WireTargets targets;
+    for (size_t i = 0; i < landing.stripes; ++i) {
+      const auto* own = landing.payload;
+      const std::byte* base =
+          own != nullptr ? own->slab->base() : region->base();
+      targets[i].key = own != nullptr
+                           ? own->slab->key(i)
+                           : static_cast<const FabricRegion*>(region)->key(i);
+      targets[i].address = provider.virtual_keys
+                               ? reinterpret_cast<uint64_t>(landing.data)
+                               : static_cast<uint64_t>(landing.data - base);
+    }
+    send->is_small = true;
+    send->bytes = landing.stripes * sizeof(WireTarget);
+    std::memcpy(send->small.data(), targets.data(), send->bytes);
+  }
+  port_->Post(send);
+}
+
+void FabricTransport::OnLanded(Landing* landing) {
+  if (landing->payload == nullptr) --open_landings_;
+  InLink& in = At({landing->link}).in;
+  if (landing->failed || in.landing != landing) {
+    if (in.landing == landing) in.landing = nullptr;
+    return port_->buffers().Free(landing);
+  }
+  InSlot& slot = in.slots[in.head % kWindow];
+  if (!port_->provider().writes) {
+    const WireHeader& header = landing->header;
+    if (header.magic != kWireMagic || header.kind != WireKind::kPayload ||
+        header.sequence != in.head || header.bytes != landing->bytes) {
+      return Fail(About({landing->link},
+                        absl::InternalError("a payload came without the "
+                                            "header that it must have")));
+    }
+    Credit({landing->link}, header.released);
+    slot.envelope = header.envelope;
+    slot.bytes = header.bytes;
+    slot.state = InSlot::State::kAnnounced;
+  }
+  in.landed = true;
+  if (slot.state == InSlot::State::kAnnounced)
+    slot.state = InSlot::State::kLanded;
+  WakeOwner();
+}
+
+void FabricTransport::Withdraw(InLink& in) {
+  if (in.landed) return;
+  port_->GiveUp(in.landing);
+}
+
+void FabricTransport::Release(LinkId link) {
+  MutexLock lock(port_->mutex());
+  InLink& in = At(link).in;
+  InSlot& slot = in.slots[in.head % kWindow];
+  TRNCCL_CHECK(slot.state == InSlot::State::kPacket ||
+               slot.state == InSlot::State::kLanded);
+  if (slot.state == InSlot::State::kPacket) {
+    port_->Recycle(std::exchange(slot.packet, nullptr));
+  } else {
+    port_->buffers().Free(std::exchange(in.landing, nullptr));
+    in.landed = false;
+  }
+  slot.state = InSlot::State::kNone;
+  ++in.head;
+  if (status_.ok()) Tell(link);
+}
+
+}  // namespace trnccl::fabric
