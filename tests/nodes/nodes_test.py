@@ -67,6 +67,7 @@ def python(text):
 
 
 def environment():
+    # Open MPI gives ranks a second to die, several times.
     return dict(os.environ, NODES_RELAY=os.path.join(HERE, "relay"),
                 OMPI_MCA_odls_base_sigkill_timeout="0")
 
