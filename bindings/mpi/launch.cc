@@ -16,19 +16,31 @@ namespace trnccl::perf {
 namespace {
 
 struct Launcher {
+  const char* sign;  // is set by this launcher
   const char* process;
   const char* processes;
   bool by_mpi;
 };
 
-// The first that is there counts: under mpirun, a batch system's variables may
-// be there too.
+// The first whose sign is there counts. Launchers start one another, and the
+// outer one's variables are there too: an srun or mpirun a node may start
+// torchrun, and mpirun runs inside a batch system's or Kubernetes' job.
 constexpr Launcher kLaunchers[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true},
-    {"PMI_RANK", "PMI_SIZE", false},
-    {"RANK", "WORLD_SIZE", false},  // torchrun
-    {"SLURM_PROCID", "SLURM_NTASKS", false},
+    {"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", false},  // torchrun
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+     true},
+    {"RANK", "RANK", "WORLD_SIZE", false},  // Kubernetes' operators
+    {"PMI_RANK", "PMI_RANK", "PMI_SIZE", false},
+    // srun, whose step may be a part of the job.
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", false},
+    // What's handed into containers, often without the step's.
+    {"SLURM_PROCID", "SLURM_PROCID", "SLURM_NTASKS", false},
 };
+
+// A Kubernetes job that numbers its pods, and says itself how many they are:
+// without that, the pods have nothing to do with each other.
+constexpr Launcher kIndexedJob = {"WORLD_SIZE", "JOB_COMPLETION_INDEX",
+                                  "WORLD_SIZE", false};
 
 absl::StatusOr<int> Number(Environment environment, const char* name) {
   const char* text = environment(name);
@@ -44,21 +56,27 @@ absl::StatusOr<int> Number(Environment environment, const char* name) {
   return value;
 }
 
+absl::StatusOr<Launch> Read(const Launcher& launcher, Environment environment) {
+  Launch launch;
+  launch.by_mpi = launcher.by_mpi;
+  ASSIGN_OR_RETURN(launch.process, Number(environment, launcher.process));
+  ASSIGN_OR_RETURN(launch.processes, Number(environment, launcher.processes));
+  if (launch.process >= launch.processes)
+    return absl::InvalidArgumentError(
+        absl::StrCat(launcher.process, "=", launch.process, " isn't below ",
+                     launcher.processes, "=", launch.processes));
+  return launch;
+}
+
 }  // namespace
 
 absl::StatusOr<Launch> FindLaunch(Environment environment) {
-  for (const Launcher& launcher : kLaunchers) {
-    if (environment(launcher.process) == nullptr) continue;
-    Launch launch;
-    launch.by_mpi = launcher.by_mpi;
-    ASSIGN_OR_RETURN(launch.process, Number(environment, launcher.process));
-    ASSIGN_OR_RETURN(launch.processes, Number(environment, launcher.processes));
-    if (launch.process >= launch.processes)
-      return absl::InvalidArgumentError(
-          absl::StrCat(launcher.process, "=", launch.process, " isn't below ",
-                       launcher.processes, "=", launch.processes));
-    return launch;
-  }
+  for (const Launcher& launcher : kLaunchers)
+    if (environment(launcher.sign) != nullptr)
+      return Read(launcher, environment);
+  if (environment(kIndexedJob.sign) != nullptr &&
+      environment(kIndexedJob.process) != nullptr)
+    return Read(kIndexedJob, environment);
   return Launch{};
 }
 

@@ -2,7 +2,7 @@
 // Copyright (c) The trnccl Authors
 //
 // Which process this is, of how many: from the environment that mpirun,
-// a PMI launcher, torchrun or srun gives.
+// a PMI launcher, torchrun, srun or Kubernetes gives (docs/launchers.md).
 //
 // Thread rule: pure, apart from reading the environment.
 //

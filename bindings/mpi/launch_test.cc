@@ -40,7 +40,8 @@ TEST(Launch, UnderstandsEachLauncher) {
        Variables{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                  {"PMI_RANK", "PMI_SIZE"},
                  {"RANK", "WORLD_SIZE"},
-                 {"SLURM_PROCID", "SLURM_NTASKS"}}) {
+                 {"SLURM_PROCID", "SLURM_NTASKS"},
+                 {"JOB_COMPLETION_INDEX", "WORLD_SIZE"}}) {
     const Launch launch = *Find({{rank, "2"}, {size, "5"}});
     EXPECT_EQ(launch.process, 2) << rank;
     EXPECT_EQ(launch.processes, 5) << size;
@@ -55,6 +56,43 @@ TEST(Launch, BelievesMpirunBeforeABatchSystem) {
                                {"SLURM_NTASKS", "1"}});
   EXPECT_EQ(launch.process, 1);
   EXPECT_TRUE(launch.by_mpi);
+}
+
+TEST(Launch, BelievesTorchrunBeforeWhatStartedIt) {
+  for (const auto& [rank, size] :
+       Variables{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                 {"PMI_RANK", "PMI_SIZE"},
+                 {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}}) {
+    const Launch launch = *Find({{rank, "1"},
+                                 {size, "2"},
+                                 {"TORCHELASTIC_RUN_ID", "job"},
+                                 {"RANK", "5"},
+                                 {"WORLD_SIZE", "8"}});
+    EXPECT_EQ(launch.process, 5) << rank;
+    EXPECT_EQ(launch.processes, 8) << size;
+    EXPECT_FALSE(launch.by_mpi);
+  }
+}
+
+TEST(Launch, BelievesMpirunInsideAKubernetesPod) {
+  const Launch launch = *Find({{"OMPI_COMM_WORLD_RANK", "3"},
+                               {"OMPI_COMM_WORLD_SIZE", "4"},
+                               {"RANK", "0"},
+                               {"WORLD_SIZE", "2"}});
+  EXPECT_EQ(launch.process, 3);
+  EXPECT_EQ(launch.processes, 4);
+}
+
+TEST(Launch, CountsAStepOfSlurmNotItsWholeJob) {
+  const Launch launch = *Find({{"SLURM_PROCID", "1"},
+                               {"SLURM_STEP_NUM_TASKS", "2"},
+                               {"SLURM_NTASKS", "64"}});
+  EXPECT_EQ(launch.process, 1);
+  EXPECT_EQ(launch.processes, 2);
+}
+
+TEST(Launch, IsOneProcessInAnIndexedJobThatSaysNoSize) {
+  EXPECT_EQ(Find({{"JOB_COMPLETION_INDEX", "3"}})->processes, 1);
 }
 
 TEST(Launch, NamesTheVariableThatMakesNoSense) {

@@ -216,7 +216,9 @@ class Short(Case):
             self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_runs_under_other_launchers(self):
-        for rank, size in (("RANK", "WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")):
+        for rank, size in (("RANK", "WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
+                           ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+                           ("JOB_COMPLETION_INDEX", "WORLD_SIZE")):
             port = str(30000 + os.getpid() % 10000)
             processes = [
                 subprocess.Popen(

@@ -3,6 +3,7 @@
 #include "bindings/mpi/rendezvous.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -51,14 +52,17 @@ class Socket {
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-absl::StatusOr<Addresses> Resolve(const RendezvousAddress& address) {
+// Of `host`, or of all interfaces if it's null.
+absl::StatusOr<Addresses> Resolve(const char* host, int port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(
-      address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
+  const int error =
+      getaddrinfo(host, absl::StrCat(port).c_str(), &hints, &found);
   if (error != 0)
-    return absl::UnavailableError(absl::StrCat("MASTER_ADDR '", address.host,
+    return absl::UnavailableError(absl::StrCat("MASTER_ADDR '",
+                                               host == nullptr ? "" : host,
                                                "': ", gai_strerror(error)));
   return Addresses(found, freeaddrinfo);
 }
@@ -92,17 +96,72 @@ bool SendAll(const Socket& socket, const void* data, size_t bytes) {
          static_cast<ssize_t>(bytes);
 }
 
+Socket NewSocket(int family) {
+  return Socket(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// A name may be one of the network's that process 0's machine has no address
+// of, or that its own hosts file gives to the loopback interface.
+bool StaysInside(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 absl::StatusOr<Socket> Listen(const RendezvousAddress& address) {
-  ASSIGN_OR_RETURN(const Addresses found, Resolve(address));
-  Socket listener(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSIGN_OR_RETURN(
+      const Addresses found,
+      Resolve(StaysInside(address.host) ? address.host.c_str() : nullptr,
+              address.port));
   const int on = 1;
-  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (bind(listener.fd(), found->ai_addr, found->ai_addrlen) != 0 ||
-      listen(listener.fd(), SOMAXCONN) != 0)
-    return absl::UnavailableError(
-        absl::StrCat("process 0 can't listen at ", Where(address), ": ",
-                     strerror(errno), "; choose another MASTER_PORT"));
-  return listener;
+  const int off = 0;
+  int error = EAFNOSUPPORT;
+  for (const int family : {AF_INET6, AF_INET}) {  // IPv6 takes IPv4 as well.
+    for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
+      if (at->ai_family != family) continue;
+      Socket listener = NewSocket(family);
+      setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+      setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+      if (bind(listener.fd(), at->ai_addr, at->ai_addrlen) == 0 &&
+          listen(listener.fd(), SOMAXCONN) == 0)
+        return listener;
+      error = errno;
+    }
+  }
+  return absl::UnavailableError(
+      absl::StrCat("process 0 can't listen at ", Where(address), ": ",
+                   strerror(error), "; choose another MASTER_PORT"));
+}
+
+absl::StatusOr<Socket> Connect(const addrinfo& to, Deadline deadline) {
+  Socket peer = NewSocket(to.ai_family);
+  int error = 0;
+  socklen_t bytes = sizeof(error);
+  if (connect(peer.fd(), to.ai_addr, to.ai_addrlen) != 0) error = errno;
+  if (error == EINPROGRESS) {
+    if (!IsReady(peer, POLLOUT, deadline))
+      return absl::UnavailableError("no answer");
+    getsockopt(peer.fd(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+  }
+  if (error != 0) return absl::UnavailableError(strerror(error));
+  return peer;
+}
+
+// From whichever of the addresses answers.
+absl::Status TryToGet(const RendezvousAddress& address, const Hello& hello,
+                      Deadline deadline, trncclUniqueId* id) {
+  constexpr int64_t kConnectMs = 5'000;
+  ASSIGN_OR_RETURN(const Addresses found,
+                   Resolve(address.host.c_str(), address.port));
+  absl::Status status;
+  for (const addrinfo* to = found.get(); to != nullptr; to = to->ai_next) {
+    absl::StatusOr<Socket> peer =
+        Connect(*to, Deadline::Earlier(deadline, Deadline::After(kConnectMs)));
+    if (peer.ok() && SendAll(*peer, &hello, sizeof(hello)) &&
+        ReceiveAll(*peer, id, sizeof(*id), deadline))
+      return absl::OkStatus();
+    status = peer.ok() ? absl::UnavailableError("it closed the connection")
+                       : peer.status();
+  }
+  return status;
 }
 
 absl::Status Give(const Launch& launch, const RendezvousAddress& address,
@@ -123,7 +182,8 @@ absl::Status Give(const Launch& launch, const RendezvousAddress& address,
     }
     const Socket peer(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
     Hello hello;
-    if (!ReceiveAll(peer, &hello, sizeof(hello),
+    if (peer.fd() < 0 ||
+        !ReceiveAll(peer, &hello, sizeof(hello),
                     Deadline::Earlier(deadline, Deadline::After(kHelloMs))) ||
         hello.magic != kMagic)
       continue;  // a stranger
@@ -135,35 +195,59 @@ absl::Status Give(const Launch& launch, const RendezvousAddress& address,
 absl::Status Get(const Launch& launch, const RendezvousAddress& address,
                  trncclUniqueId* id) {
   const Deadline deadline = Deadline::After(address.timeout_ms);
-  ASSIGN_OR_RETURN(const Addresses found, Resolve(address));
   const Hello hello = {kMagic, launch.process};
-  while (!deadline.expired()) {
-    const Socket peer(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (connect(peer.fd(), found->ai_addr, found->ai_addrlen) == 0 &&
-        SendAll(peer, &hello, sizeof(hello)) &&
-        ReceiveAll(peer, id, sizeof(*id), deadline))
-      return absl::OkStatus();
-    // Process 0 may not have started yet.
+  absl::Status last;
+  do {
+    last = TryToGet(address, hello, deadline, id);
+    if (last.ok()) return last;
+    // Process 0, or its name in the cluster, may not be there yet.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+  } while (!deadline.expired());
   return absl::DeadlineExceededError(
       absl::StrCat("process ", launch.process,
                    " hasn't got the unique id from process 0 at ",
-                   Where(address), " within ", address.timeout_ms, " ms"));
+                   Where(address), " within ", address.timeout_ms,
+                   " ms; last: ", std::string(last.message())));
 }
 
 }  // namespace
 
+std::string FirstHost(std::string_view hosts) {
+  std::string first;
+  while (!hosts.empty() && hosts.front() != ',') {
+    const size_t stop = hosts.find_first_of(",[");
+    first += hosts.substr(0, stop);
+    if (stop == hosts.npos || hosts[stop] == ',') break;
+    hosts.remove_prefix(stop + 1);
+    first += hosts.substr(0, hosts.find_first_of(",-]"));
+    const size_t end = hosts.find(']');
+    hosts.remove_prefix(end == hosts.npos ? hosts.size() : end + 1);
+  }
+  return first;
+}
+
 absl::StatusOr<RendezvousAddress> FindRendezvous(Environment environment) {
+  constexpr int kFirstPort = 20'000;
+  constexpr int kPorts = 10'000;  // below those that the kernel hands out
   const char* host = environment("MASTER_ADDR");
   const char* port = environment("MASTER_PORT");
+  const char* nodes = environment("SLURM_STEP_NODELIST");
+  const char* job = environment("SLURM_JOB_ID");
+  RendezvousAddress address;
+  address.host = host != nullptr    ? host
+                 : nodes != nullptr ? FirstHost(nodes)
+                                    : "";
   int number = 0;
-  if (host == nullptr || port == nullptr || !absl::SimpleAtoi(port, &number) ||
-      number < 1 || number > 65534)
+  if (port != nullptr && absl::SimpleAtoi(port, &number))
+    address.port = number;
+  else if (port == nullptr && job != nullptr && absl::SimpleAtoi(job, &number))
+    address.port = kFirstPort + number % kPorts;
+  if (address.host.empty() || address.port < 1 || address.port > 65534)
     return absl::InvalidArgumentError(
         "several processes without Open MPI's mpirun find each other through "
         "MASTER_ADDR and MASTER_PORT (1 to 65534): set both");
-  return RendezvousAddress{host, number + 1};
+  ++address.port;
+  return address;
 }
 
 absl::Status ShareId(const Launch& launch, const RendezvousAddress& address,

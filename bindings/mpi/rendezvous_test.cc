@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -52,11 +54,59 @@ TEST(Rendezvous, GivesUpOnAFirstProcessThatIsNotThere) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
+absl::StatusOr<RendezvousAddress> Find(
+    const std::map<std::string, std::string>& variables) {
+  return FindRendezvous([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(Rendezvous, SaysWhyItGaveUp) {
+  trncclUniqueId id = {};
+  const absl::Status refused =
+      ShareId({1, 2}, {"127.0.0.1", SomePort(), 50}, &id);
+  EXPECT_NE(refused.message().find("Connection refused"),
+            absl::string_view::npos)
+      << refused.message();
+}
+
+TEST(Rendezvous, IsAtMasterAddrAndTheNextPort) {
+  const RendezvousAddress address = *Find({{"MASTER_ADDR", "here"},
+                                           {"MASTER_PORT", "29400"},
+                                           {"SLURM_STEP_NODELIST", "there"},
+                                           {"SLURM_JOB_ID", "7"}});
+  EXPECT_EQ(address.host, "here");
+  EXPECT_EQ(address.port, 29401);
+}
+
+TEST(Rendezvous, IsAtTheFirstNodeOfASlurmStep) {
+  const RendezvousAddress address = *Find(
+      {{"SLURM_STEP_NODELIST", "trn[003-004]"}, {"SLURM_JOB_ID", "1234567"}});
+  EXPECT_EQ(address.host, "trn003");
+  EXPECT_EQ(address.port, 24568);
+}
+
 TEST(Rendezvous, SaysWhatToSet) {
-  const absl::Status status = FindRendezvous([](const char*) -> const char* {
-                                return nullptr;
-                              }).status();
-  EXPECT_NE(status.message().find("MASTER_PORT"), absl::string_view::npos);
+  for (const auto& variables :
+       {std::map<std::string, std::string>{},
+        {{"MASTER_ADDR", "here"}},
+        {{"MASTER_ADDR", "here"}, {"MASTER_PORT", "65535"}},
+        {{"MASTER_ADDR", "here"}, {"MASTER_PORT", "x"}}}) {
+    const absl::Status status = Find(variables).status();
+    EXPECT_NE(status.message().find("MASTER_PORT"), absl::string_view::npos);
+  }
+}
+
+TEST(FirstHost, IsTheFirstOfASlurmHostList) {
+  EXPECT_EQ(FirstHost("trn1"), "trn1");
+  EXPECT_EQ(FirstHost("head,trn[1-2]"), "head");
+  EXPECT_EQ(FirstHost("trn[001-004,7],head"), "trn001");
+  EXPECT_EQ(FirstHost("trn[5,7]"), "trn5");
+  EXPECT_EQ(FirstHost("queue-dy-trn1-[1-2]"), "queue-dy-trn1-1");
+  EXPECT_EQ(FirstHost("rack[1-2]n[01-03]x,b"), "rack1n01x");
+  EXPECT_EQ(FirstHost("trn[1"), "trn1");
+  EXPECT_EQ(FirstHost(""), "");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) The trnccl Authors
-"""The processes of a job under torchrun, and the groups that are measured."""
+"""The processes of a job, and the groups that are measured."""
 
 import os
 import warnings
@@ -23,10 +23,11 @@ class Ranks:
     """
 
     def __init__(self, bind: bool = True):
+        # Registers the backend; not above, so that --help needs it not.
+        import trnccl
+        trnccl.set_launch_environment()
         if "RANK" not in os.environ:
             raise SystemExit("start it by torchrun --nproc-per-node 2 ...")
-        # Registers the backend; not above, so that --help needs it not.
-        import trnccl  # noqa: F401
         self.bound = bind and _bind()
         torch.set_num_threads(1)
         dist.init_process_group(OURS)

@@ -17,6 +17,7 @@ import matplotlib.figure
 import torch
 import torch.distributed as dist
 import tqdm
+import trnccl
 
 
 def parser(description: str, steps: int) -> argparse.ArgumentParser:
@@ -37,7 +38,8 @@ def parser(description: str, steps: int) -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def job(options: argparse.Namespace) -> Iterator[tuple[int, int]]:
-    """Joins the processes that torchrun started; gives rank and size."""
+    """Joins the processes of the launcher; gives rank and size."""
+    trnccl.set_launch_environment()
     if "RANK" not in os.environ:
         raise SystemExit("start it by torchrun --nproc-per-node 2 ...")
     torch.manual_seed(options.seed)

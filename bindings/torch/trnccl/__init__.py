@@ -14,7 +14,8 @@ import os
 
 from trnccl._autoload import autoload
 
-__all__ = ["dump_flight_record", "register", "version"]
+__all__ = ["dump_flight_record", "register", "set_launch_environment",
+           "version"]
 
 autoload()
 
@@ -55,6 +56,24 @@ def dump_flight_record(file: str | os.PathLike[str] | None = None) -> bytes:
         with open(file, "wb") as target:
             target.write(dump)
     return dump
+
+
+def set_launch_environment() -> None:
+    """Sets what init_process_group reads, where torchrun hasn't.
+
+    RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT,
+    from what srun, mpirun or a Kubernetes job with indices gave this process;
+    none that's set already, and nothing where there's no launcher.
+
+        trnccl.set_launch_environment()
+        dist.init_process_group("neuron")
+
+    Raises:
+        RuntimeError: the launcher doesn't say where rank 0 is.
+    """
+    from trnccl import _launch
+
+    os.environ.update(_launch.find(os.environ))
 
 
 def version() -> str:
