@@ -15,7 +15,7 @@ import sandbox
 
 _REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.realpath(__file__))))
-_TORCHRUN_PORT = 29500
+_PORT = 29500
 
 # In ssh's place: drops options, and runs the command in the host's namespaces.
 _AGENT = """#!/bin/sh
@@ -57,11 +57,15 @@ def mpirun(cluster, ranks_per_node, program):
     node = cluster.nodes[0]
     variables = _variables(cluster, ranks_per_node)
     variables.update(OMPI_ALLOW_RUN_AS_ROOT="1",
-                     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+                     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                     # For programs that use torch.distributed.
+                     MASTER_ADDR=node.addresses[0], MASTER_PORT=str(_PORT))
     rails = ",".join("eth%d" % i for i in range(cluster.shape.rails))
     parameters = {
         "plm_rsh_agent": _write_agent(cluster, variables),
         "plm_rsh_no_tree_spawn": "1",
+        # Each node's own: runs at once have the same names in /tmp.
+        "orte_tmpdir_base": "/dev/shm",
         "pml": "ob1",
         "btl": "tcp,self,vader",
         "btl_tcp_if_include": rails,
@@ -94,7 +98,7 @@ def torchrun(cluster, ranks_per_node, program):
     return [node.enter(variables) + [
         path, "--nnodes", str(cluster.shape.nodes), "--nproc-per-node",
         str(ranks_per_node), "--rdzv-backend", "c10d", "--rdzv-endpoint",
-        "%s:%d" % (endpoint, _TORCHRUN_PORT), "--rdzv-id", "nodes",
+        "%s:%d" % (endpoint, _PORT), "--rdzv-id", "nodes",
         "--local-addr", node.name, "--no-python"] + program
         for node in cluster.nodes]
 

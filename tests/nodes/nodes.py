@@ -155,7 +155,7 @@ def _work(options, shape):
         start, program = launch.torchrun, launch.python_program(program)
     commands = start(made, options.ranks_per_node, shown.wrap(program))
     try:
-        return output.wait([subprocess.Popen(c) for c in commands], shown)
+        return output.wait([shown.start(c) for c in commands], shown)
     finally:
         if options.bytes:
             _report(made.nodes, before)

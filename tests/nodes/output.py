@@ -3,16 +3,17 @@
 """Shows what ranks print, whole lines at a time, and waits for their launchers.
 
     output = Output(ranks, style)    # "auto", "rank" or "raw"
-    launchers = [subprocess.Popen(output.wrap(command)), ...]
+    launchers = [output.start(mpirun + output.wrap(program))]
     code = wait(launchers, output)
 
-Each rank writes into pipes of its own, whichever launcher started it; launchers
-write to the terminal directly, and with "raw" so do the ranks, through them.
+Each rank writes into pipes of its own, whichever launcher started it. With
+"raw" the ranks write to their launchers, and these to the terminal.
 """
 
 import os
 import selectors
 import signal
+import subprocess
 import sys
 import time
 
@@ -21,6 +22,9 @@ import sandbox
 _PEERS_GRACE_S = 5  # for launchers once another has failed
 _STOP_GRACE_S = 3  # for launchers told to stop
 
+# Open MPI's, where the agent starts faster than it looks. It means nothing.
+_NOISE = b"plm:rsh: Warning: setpgid("
+
 # Finds its rank as Open MPI and torchrun tell it.
 _WRAPPER = """rank="${OMPI_COMM_WORLD_RANK:-$RANK}"
 exec "$@" >"%(folder)s/out.$rank" 2>"%(folder)s/err.$rank"
@@ -28,15 +32,20 @@ exec "$@" >"%(folder)s/out.$rank" 2>"%(folder)s/err.$rank"
 
 
 class _Stream:
-    """Lines of one rank's standard output or error."""
+    """Lines of standard output or error of one rank, or of launchers."""
 
     def __init__(self, path, prefix, to):
         os.mkfifo(path)
         # Also for writing: so it never ends while a rank has yet to open it.
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        self._path = path
         self._prefix = prefix
         self._to = to
         self._rest = b""
+
+    def blocking(self):
+        """The end to write to, as programs expect it."""
+        return os.open(self._path, os.O_WRONLY)
 
     def read(self):
         try:
@@ -56,27 +65,39 @@ class _Stream:
     def _show(self, lines):
         if lines:
             self._to.write(b"".join(self._prefix + line + b"\n"
-                                    for line in lines))
+                                    for line in lines if _NOISE not in line))
             self._to.flush()
 
 
 class Output:
-    """The pipes of all ranks."""
+    """The pipes of all ranks, and one for errors of launchers."""
 
     def __init__(self, ranks, style):
         self.streams = []
-        self._raw = style == "raw"
-        for rank in range(0 if self._raw else ranks):
+        self._errors = None
+        if style == "raw":
+            return
+        for rank in range(ranks):
             prefix = b"[rank %d] " % rank
             if style == "auto" and rank == 0:
                 prefix = b""
-            self.streams += [
-                _Stream("/dev/shm/out.%d" % rank, prefix, sys.stdout.buffer),
-                _Stream("/dev/shm/err.%d" % rank, prefix, sys.stderr.buffer)]
+            self._add("out.%d" % rank, prefix, sys.stdout)
+            self._add("err.%d" % rank, prefix, sys.stderr)
+        self._errors = self._add("errors", b"", sys.stderr)
+
+    def _add(self, name, prefix, to):
+        stream = _Stream("/dev/shm/" + name, prefix, to.buffer)
+        self.streams.append(stream)
+        return stream
+
+    def start(self, command):
+        """Starts a launcher."""
+        return subprocess.Popen(command,
+                                stderr=self._errors and self._errors.blocking())
 
     def wrap(self, program):
         """The program, writing into the pipes of its rank."""
-        if self._raw:
+        if not self.streams:
             return program
         return ["sh", "-c", _WRAPPER % {"folder": sandbox.SHARED}, "sh"] + \
             program
