@@ -245,7 +245,8 @@ absl::StatusOr<RendezvousAddress> FindRendezvous(Environment environment) {
   if (address.host.empty() || address.port < 1 || address.port > 65534)
     return absl::InvalidArgumentError(
         "several processes without Open MPI's mpirun find each other through "
-        "MASTER_ADDR and MASTER_PORT (1 to 65534): set both");
+        "MASTER_ADDR and MASTER_PORT (1 to 65534): set both, or, in a Slurm "
+        "job, start them by srun");
   ++address.port;
   return address;
 }

@@ -73,7 +73,8 @@ def _address(environment: Mapping[str, str], alone: bool) -> str:
     raise RuntimeError(
         "trnccl.set_launch_environment: this launcher doesn't tell which host "
         "rank 0 is on: set MASTER_ADDR to it for all ranks (with Open MPI: "
-        "mpirun -x MASTER_ADDR=HOST ...)")
+        "mpirun -x MASTER_ADDR=HOST ...), or, in a Slurm job, start them by "
+        "srun")
 
 
 def _port(environment: Mapping[str, str]) -> str:
