@@ -17,6 +17,15 @@ _REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.realpath(__file__))))
 _PORT = 29500
 
+# What torchruns meet at. Node 0's would end its own while the others still talk
+# to it, and they'd tell of that at length.
+_STORE = """import signal, sys
+from torch.distributed import TCPStore
+store = TCPStore(sys.argv[1], %d, is_master=True, wait_for_workers=False)
+signal.pause()
+""" % _PORT
+_WITH_STORE = '"$1" -c "$2" "$3" & shift 3; exec "$@"'
+
 # In ssh's place: drops options, and runs the command in the host's namespaces.
 _AGENT = """#!/bin/sh
 while case "$1" in -*) true ;; *) false ;; esac; do shift; done
@@ -85,9 +94,9 @@ def mpirun(cluster, ranks_per_node, program):
 
 def torchrun(cluster, ranks_per_node, program):
     """A torchrun a node, which meet at node 0."""
-    path = os.path.join(_REPOSITORY, ".venv/bin/torchrun")
-    if not os.path.exists(path):
-        raise LaunchError("no %s: run bin/setup first" % path)
+    folder = os.path.join(_REPOSITORY, ".venv/bin/")
+    if not os.path.exists(folder + "torchrun"):
+        raise LaunchError("no %storchrun: run bin/setup first" % folder)
     first = cluster.nodes[0].addresses[0]
     endpoint = "[%s]" % first if cluster.shape.ipv6 else first
     variables = _variables(cluster, ranks_per_node)
@@ -95,12 +104,16 @@ def torchrun(cluster, ranks_per_node, program):
         # What torchrun sets as well, but with a warning from each node.
         variables["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
     # It numbers nodes in the order of --local-addr.
-    return [node.enter(variables) + [
-        path, "--nnodes", str(cluster.shape.nodes), "--nproc-per-node",
-        str(ranks_per_node), "--rdzv-backend", "c10d", "--rdzv-endpoint",
-        "%s:%d" % (endpoint, _PORT), "--rdzv-id", "nodes",
-        "--local-addr", node.name, "--no-python"] + program
-        for node in cluster.nodes]
+    commands = [[
+        folder + "torchrun", "--nnodes", str(cluster.shape.nodes),
+        "--nproc-per-node", str(ranks_per_node), "--rdzv-backend", "c10d",
+        "--rdzv-endpoint", "%s:%d" % (endpoint, _PORT), "--rdzv-conf",
+        "is_host=false", "--rdzv-id", "nodes", "--local-addr", node.name,
+        "--no-python"] + program for node in cluster.nodes]
+    commands[0] = ["sh", "-c", _WITH_STORE, "sh", folder + "python", _STORE,
+                   first] + commands[0]
+    return [node.enter(variables) + command
+            for node, command in zip(cluster.nodes, commands)]
 
 
 def python_program(program):
