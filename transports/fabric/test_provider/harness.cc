@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -146,6 +147,11 @@ void* Side::Context() {
 }
 
 std::optional<Event> Side::Read() {
+  if (!put_back_.empty()) {
+    const Event event = put_back_.front();
+    put_back_.pop_front();
+    return event;
+  }
   fi_cq_tagged_entry entry = {};
   fi_addr_t source = FI_ADDR_UNSPEC;
   const ssize_t read = fi_cq_readfrom(cq_, &entry, 1, &source);
@@ -188,12 +194,17 @@ void Drive(const std::vector<Side*>& sides,
 
 Event Next(const std::vector<Side*>& sides) {
   std::optional<Event> next;
+  std::vector<std::pair<Side*, Event>> others;
   Drive(
       sides,
       [&](Side& side, const Event& event) {
-        if (&side == sides[0] && !next) next = event;
+        if (&side == sides[0] && !next)
+          next = event;
+        else
+          others.emplace_back(&side, event);
       },
       [&] { return next.has_value(); });
+  for (auto& [side, event] : others) side->PutBack(event);
   return next.value_or(Event());
 }
 

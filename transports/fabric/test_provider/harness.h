@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -117,7 +118,9 @@ class Side {
   Memory* Register(const Memory::Options& options);
   // A context that lasts as long as this object.
   void* Context();
+  // What was put back, or else what the queue has.
   std::optional<Event> Read();
+  void PutBack(const Event& event) { put_back_.push_back(event); }
   void CloseEndpoint();
 
  private:
@@ -132,6 +135,7 @@ class Side {
   fid_av* av_ = nullptr;
   fid_cq* cq_ = nullptr;
   fid_ep* endpoint_ = nullptr;
+  std::deque<Event> put_back_;
   std::vector<std::unique_ptr<Memory>> memory_;
   std::vector<std::unique_ptr<fi_context2>> contexts_;
 };
@@ -141,7 +145,7 @@ class Side {
 void Drive(const std::vector<Side*>& sides,
            const std::function<void(Side&, const Event&)>& take,
            const std::function<bool()>& done);
-// The next event of the first side, while all move.
+// The next event of the first side, while all move; theirs are put back.
 Event Next(const std::vector<Side*>& sides);
 
 }  // namespace trnccl::manners

@@ -83,7 +83,8 @@ struct Memory {
 
 // 0 or -errno.
 int DmabufMemory(const Domain& domain, const Dmabuf& dmabuf, Memory* memory) {
-  if (domain.fabric->api_version < FI_VERSION(1, 20))
+  if (domain.fabric->api_version < FI_VERSION(1, 20) &&
+      domain.fabric->settings.dmabuf == 0)
     Breach("FI_MR_DMABUF with a fabric opened by an API before 1.20");
   struct stat status;
   if (fstat(dmabuf.fd, &status) != 0) return -errno;

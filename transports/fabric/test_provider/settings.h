@@ -86,6 +86,7 @@ struct Settings {
   size_t eager_bytes = 8192;
   size_t message_bytes = 8192;
   size_t segments = 2;
+  size_t dmabuf = 0;  // 1: before API 1.20, too
   std::string fail;
   FaultPlan faults;
 };
