@@ -13,6 +13,9 @@ bool IsMessage(const Header& header) {
   return header.kind == Kind::kMessage || header.kind == Kind::kTagged;
 }
 
+// Writes up to here are seen at once or not at all.
+constexpr size_t kWholeBytes = 64;
+
 // What an eager message's reply has been, so that it gets no other.
 constexpr uint64_t kReplied = uint64_t{1} << 63;
 
@@ -82,7 +85,8 @@ void Endpoint::DeliverPool() {
     before = ready.size();
     std::vector<Arrival> blocked;
     for (Arrival& arrival : ready) {
-      if (!Deliver(arrival)) blocked.push_back(std::move(arrival));
+      if (arrival.hold > 0 || !Deliver(arrival))
+        blocked.push_back(std::move(arrival));
     }
     ready = std::move(blocked);
   }
@@ -120,6 +124,7 @@ bool Endpoint::DeliverMessage(Arrival& arrival) {
   }
   // EFA's emulation buffers short messages, and they're sent then.
   if (fabric.flavour == Flavour::kEfa &&
+      (header.flags & FI_DELIVERY_COMPLETE) == 0 &&
       header.bytes <= fabric.settings.eager_bytes) {
     Reply(arrival, Outcome::kOk);
     arrival.packet.header.flags |= kReplied;
@@ -197,6 +202,11 @@ bool Endpoint::DeliverWrite(Arrival& arrival) {
   if (domain->fabric->flavour == Flavour::kEfaDirect &&
       source == FI_ADDR_NOTAVAIL)
     target.outcome = Outcome::kUnknownInitiator;
+  if (target.outcome == Outcome::kOk && !arrival.torn &&
+      header.payload > kWholeBytes) {
+    Tear(*target.region, arrival);
+    return false;
+  }
   Reply(arrival, target.outcome);
   if (target.outcome != Outcome::kOk) return true;
   if (target.region != nullptr) {
@@ -210,6 +220,16 @@ bool Endpoint::DeliverWrite(Arrival& arrival) {
                  .source = source});
   }
   return true;
+}
+
+// Stores the second half alone, for who polls memory in place of his queue.
+void Endpoint::Tear(Region& region, Arrival& arrival) {
+  const size_t half = arrival.packet.payload.size() / 2;
+  Store(region,
+        reinterpret_cast<std::byte*>(arrival.packet.header.address) + half,
+        std::span(arrival.packet.payload).subspan(half));
+  arrival.torn = true;
+  arrival.hold = 1;
 }
 
 void Endpoint::DeliverRead(Arrival& arrival) {

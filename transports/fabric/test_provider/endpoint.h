@@ -123,6 +123,7 @@ struct Endpoint : fid_ep, Progressor {
   bool Deliver(Arrival& arrival);
   bool DeliverMessage(Arrival& arrival);
   bool DeliverWrite(Arrival& arrival);
+  void Tear(Region& region, Arrival& arrival);
   void DeliverRead(Arrival& arrival);
   void MatchUnready();
   bool Match(Arrival& arrival);

@@ -26,6 +26,7 @@ struct Arrival {
   Packet packet;
   uint64_t link = 0;  // where to reply
   size_t hold = 0;    // progress calls until it may be delivered
+  bool torn = false;  // a write of which the end is there already
 };
 
 class Links {

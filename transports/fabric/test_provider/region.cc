@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "transports/fabric/test_provider/breach.h"
 #include "transports/fabric/test_provider/fork_guard.h"
@@ -96,11 +99,50 @@ int DmabufMemory(const Domain& domain, const Dmabuf& dmabuf, Memory* memory) {
   return 0;
 }
 
+// The whole pages around it.
+Memory PagesOf(const Memory& memory) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t before = reinterpret_cast<uintptr_t>(memory.base) % page;
+  return {memory.base - before,
+          (before + memory.bytes + page - 1) / page * page};
+}
+
 bool IsMapped(const Memory& memory) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto start = reinterpret_cast<uintptr_t>(memory.base) & ~(page - 1);
-  const auto end = reinterpret_cast<uintptr_t>(memory.base) + memory.bytes;
-  return msync(reinterpret_cast<void*>(start), end - start, MS_ASYNC) == 0;
+  const Memory pages = PagesOf(memory);
+  return msync(pages.base, pages.bytes, MS_ASYNC) == 0;
+}
+
+// A mark that memory loses when it's unmapped, whatever is mapped there later.
+// What a NIC has pinned is the old memory, then.
+void Pin(const Memory& memory) {
+  const Memory pages = PagesOf(memory);
+  if (madvise(pages.base, pages.bytes, MADV_DONTFORK) != 0)
+    Breach("madvise failed with errno ", errno);
+}
+
+bool IsPinned(const Memory& memory) {
+  const auto first = reinterpret_cast<uintptr_t>(memory.base);
+  const uintptr_t last = first + memory.bytes;
+  size_t pinned = 0;
+  size_t overlap = 0;
+  std::ifstream maps("/proc/self/smaps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t start = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &start, &end) == 2) {
+      start = std::max(start, first);
+      end = std::min(end, last);
+      overlap = start < end ? end - start : 0;
+    } else if (line.starts_with("VmFlags:") &&
+               line.find(" dc") != std::string::npos) {
+      pinned += overlap;
+    }
+  }
+  return pinned == memory.bytes;
+}
+
+void CheckPins(const Region& region, const Memory& memory) {
+  if (region.domain->fabric->settings.pins != 0 && !IsPinned(memory))
+    Breach("memory was unmapped while it's registered");
 }
 
 int Register(Domain& domain, const fi_mr_attr& attr, uint64_t flags,
@@ -124,6 +166,7 @@ int Register(Domain& domain, const fi_mr_attr& attr, uint64_t flags,
   }
   if (memory.bytes == 0) return -FI_EINVAL;
   if (!IsMapped(memory)) return -FI_EFAULT;
+  if (domain.fabric->settings.pins != 0) Pin(memory);
   auto region = std::make_shared<Region>();
   region->fid = {
       .fclass = FI_CLASS_MR, .context = attr.context, .ops = &kRegionOps};
@@ -175,6 +218,7 @@ Segment LocalSegment(const LocalUse& use, const iovec& buffer,
     Breach(use.call, " of ", buffer.iov_len, " bytes leaves its region");
   if ((region.access & use.access) == 0)
     Breach(use.call, " uses a region without that access");
+  CheckPins(region, {base, buffer.iov_len});
   return {base, buffer.iov_len, found->second};
 }
 
@@ -194,6 +238,7 @@ Target RemoteTarget(const RemoteUse& use) {
 }
 
 void Store(Region& region, std::byte* to, std::span<const std::byte> bytes) {
+  CheckPins(region, {to, bytes.size()});
   if (region.device)
     region.late.push_back({to, {bytes.begin(), bytes.end()}});
   else

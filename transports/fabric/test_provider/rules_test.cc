@@ -265,6 +265,34 @@ TEST_F(Rules, RegistrationNeedsMappedMemory) {
   munmap(memory, 3 * page);
 }
 
+TEST(Pins, ShowRegistrationsThatOutliveTheirMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Setting pins("MANNERS_PINS", "1");
+  Side a({});
+  const fi_addr_t to_self = a.Insert(a);
+  const auto map = [](void* at) {
+    return mmap(at, 4096, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0),
+                -1, 0);
+  };
+  void* memory = map(nullptr);
+  fid_mr* region = nullptr;
+  ASSERT_EQ(
+      fi_mr_reg(a.domain(), memory, 4096, FI_SEND, 0, 0, 0, &region, nullptr),
+      0);
+  const auto send = [&] {
+    return fi_send(a.endpoint(), memory, 100, fi_mr_desc(region), to_self,
+                   nullptr);
+  };
+  EXPECT_EQ(send(), 0);
+  munmap(memory, 4096);
+  ASSERT_EQ(map(memory), memory);
+  EXPECT_DEATH(send(), "memory was unmapped while it's registered");
+  a.CloseEndpoint();
+  EXPECT_EQ(fi_close(&region->fid), 0);
+  munmap(memory, 4096);
+}
+
 // 0 or what the registration of a file's memory gave.
 int RegisterDmabuf(Side& side, const Dmabuf& dmabuf, fid_mr** region) {
   const fi_mr_attr attr = {

@@ -101,6 +101,7 @@ constexpr Row kRows[] = {
     {"MANNERS_EAGER_SIZE", ReadNumber<&Settings::eager_bytes>},
     {"MANNERS_MSG_SIZE", ReadNumber<&Settings::message_bytes>},
     {"MANNERS_IOV_LIMIT", ReadNumber<&Settings::segments>},
+    {"MANNERS_PINS", ReadNumber<&Settings::pins>},
     {"MANNERS_DMABUF", ReadNumber<&Settings::dmabuf>},
     {"MANNERS_FAIL",
      [](Settings& settings, const std::string& text) { settings.fail = text; }},

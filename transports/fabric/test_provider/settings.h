@@ -87,6 +87,7 @@ struct Settings {
   size_t message_bytes = 8192;
   size_t segments = 2;
   size_t dmabuf = 0;  // 1: before API 1.20, too
+  size_t pins = 0;    // 1: memory must stay mapped while registered
   std::string fail;
   FaultPlan faults;
 };

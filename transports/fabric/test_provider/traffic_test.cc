@@ -72,6 +72,20 @@ TEST_P(Fabrics, WriteWithImmediateDataOfFourBytes) {
   EXPECT_EQ(Next({&a_, &b_}).flags, FI_WRITE | FI_RMA);
 }
 
+TEST_P(Fabrics, LandLongWritesInParts) {
+  Memory* from = a_.Register({.bytes = 128, .salt = 1});
+  Memory* to = b_.Register({.bytes = 128, .salt = 2});
+  const std::vector<std::byte> old = to->bytes();
+  ASSERT_EQ(fi_write(a_.endpoint(), from->data(), 128, from->descriptor(),
+                     to_b_, to->address(), to->key(), a_.Context()),
+            0);
+  for (int reads = 0; to->bytes() == old && reads < 100; ++reads) b_.Read();
+  EXPECT_EQ(std::memcmp(to->data(), old.data(), 64), 0);
+  EXPECT_EQ(std::memcmp(to->data() + 64, from->data() + 64, 64), 0);
+  EXPECT_EQ(Next({&a_, &b_}).error, 0);
+  EXPECT_EQ(to->bytes(), from->bytes());
+}
+
 TEST_P(Fabrics, ReadRemoteMemory) {
   Memory* from = b_.Register({.bytes = 100000, .salt = 3});
   Memory* to = a_.Register({.bytes = 100000, .salt = 4});
@@ -194,6 +208,24 @@ TEST(Efa, CompletesShortSendsBeforeTheirReceiveAndLongOnesAfter) {
   EXPECT_EQ(Next({&b, &a}).bytes, 8192u);
   ASSERT_EQ(Receive(b, *to), 0);
   EXPECT_EQ(Next({&b, &a}).bytes, 8193u);
+  EXPECT_EQ(Next({&a, &b}).error, 0);
+}
+
+TEST(Efa, CompletesNoSendEarlyThatAsksForDelivery) {
+  Side a({}), b({});
+  const fi_addr_t to_b = a.Insert(b);
+  Memory* from = a.Register({});
+  iovec buffer = {from->data(), 8};
+  void* descriptor = from->descriptor();
+  const fi_msg message = {
+      .msg_iov = &buffer, .desc = &descriptor, .iov_count = 1, .addr = to_b};
+  ASSERT_EQ(fi_sendmsg(a.endpoint(), &message, FI_DELIVERY_COMPLETE), 0);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(a.Read().has_value());
+    EXPECT_FALSE(b.Read().has_value());
+  }
+  Memory* to = b.Register({});
+  ASSERT_EQ(Receive(b, *to), 0);
   EXPECT_EQ(Next({&a, &b}).error, 0);
 }
 

@@ -177,13 +177,14 @@ ssize_t Endpoint::Transmit(const Post& post) {
 }
 
 void Endpoint::Launch(const Post& post, const Address& peer, uint64_t id) {
-  Header header = {.kind = post.kind,
-                   .source = address,
-                   .operation = id,
-                   .tag = post.tag,
-                   .data = post.data,
-                   .flags = post.flags & FI_REMOTE_CQ_DATA,
-                   .bytes = TotalBytes(post.buffers)};
+  Header header = {
+      .kind = post.kind,
+      .source = address,
+      .operation = id,
+      .tag = post.tag,
+      .data = post.data,
+      .flags = post.flags & (FI_REMOTE_CQ_DATA | FI_DELIVERY_COMPLETE),
+      .bytes = TotalBytes(post.buffers)};
   if (IsRma(post.kind)) {
     header.address = post.remote[0].addr;
     header.key = post.remote[0].key;

@@ -70,7 +70,7 @@ struct Header {
   uint64_t sequence = 0;   // of messages to this peer
   uint64_t tag = 0;
   uint64_t data = 0;
-  uint64_t flags = 0;    // FI_REMOTE_CQ_DATA or none
+  uint64_t flags = 0;    // FI_REMOTE_CQ_DATA, FI_DELIVERY_COMPLETE
   uint64_t address = 0;  // of remote memory
   uint64_t key = 0;
   uint64_t bytes = 0;    // of the operation
