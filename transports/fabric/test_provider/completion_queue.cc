@@ -240,7 +240,6 @@ void CompletionQueue::Progress() {
 int OpenCompletionQueue(Domain& domain, const fi_cq_attr& attr, fid_cq** cq,
                         void* context) {
   if (domain.fabric->faults.Strikes(Fault::kCompletionQueue)) return -FI_ENOMEM;
-  if (attr.size > domain.fabric->settings.completions) return -FI_EINVAL;
   const bool sleeps =
       attr.wait_obj == FI_WAIT_FD || attr.wait_obj == FI_WAIT_UNSPEC;
   if (!sleeps && attr.wait_obj != FI_WAIT_NONE) return -FI_ENOSYS;
@@ -249,8 +248,9 @@ int OpenCompletionQueue(Domain& domain, const fi_cq_attr& attr, fid_cq** cq,
   object->ops = &kCalls;
   object->domain = &domain;
   if (attr.format != FI_CQ_FORMAT_UNSPEC) object->format = attr.format;
-  object->capacity =
-      attr.size > 0 ? attr.size : domain.fabric->settings.completions;
+  // What doesn't fit waits outside, so a smaller one than asked for is no less.
+  const size_t most = domain.fabric->settings.completions;
+  object->capacity = attr.size > 0 ? std::min(attr.size, most) : most;
   if (sleeps) {
     object->epoll = epoll_create1(EPOLL_CLOEXEC);
     object->signal = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -68,7 +68,7 @@ int OpenDomain(Fabric& fabric, const fi_info& info, fid_domain** domain,
                void* context) {
   if (fabric.faults.Strikes(Fault::kDomain)) return -FI_ENODEV;
   for (size_t nic = 0; nic < fabric.settings.nics; ++nic) {
-    if (info.domain_attr->name != DomainName(fabric.flavour, nic)) continue;
+    if (info.domain_attr->name != DomainName(nic)) continue;
     auto* object = new Domain;
     object->fid = {
         .fclass = FI_CLASS_DOMAIN, .context = context, .ops = &kDomainObject};

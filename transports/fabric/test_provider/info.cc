@@ -106,7 +106,7 @@ fi_info* Offer(const Settings& settings, Flavour flavour, size_t nic) {
   info->ep_attr->mem_tag_format = flavour == Flavour::kEfa ? UINT64_MAX : 0;
   info->ep_attr->tx_ctx_cnt = 1;
   info->ep_attr->rx_ctx_cnt = 1;
-  info->domain_attr->name = strdup(DomainName(flavour, nic).c_str());
+  info->domain_attr->name = strdup(DomainName(nic).c_str());
   info->fabric_attr->name = strdup(NameOf(flavour));
   info->fabric_attr->prov_version = FI_VERSION(1, 0);
   info->nic = NewNic(settings, nic);
@@ -217,9 +217,7 @@ bool Strikes(const Settings& settings) {
 
 }  // namespace
 
-std::string DomainName(Flavour flavour, size_t nic) {
-  return Text(NicName(nic), flavour == Flavour::kEfa ? "-rdm" : "-direct");
-}
+std::string DomainName(size_t nic) { return NicName(nic) + "-rdm"; }
 
 int Offers(const fi_info* hints, fi_info** info) {
   std::lock_guard<std::mutex> lock(ProviderMutex());

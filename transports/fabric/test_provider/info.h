@@ -6,7 +6,7 @@
 //
 // Thread rule: any thread, but not while the environment changes.
 //
-//   const std::string name = DomainName(Flavour::kEfa, 1);  // "manners1-rdm"
+//   const std::string name = DomainName(1);  // "manners1-rdm", on both fabrics
 #pragma once
 
 #include <rdma/fabric.h>
@@ -21,7 +21,7 @@ namespace trnccl::manners {
 
 constexpr const char* kProviderName = "manners";
 
-std::string DomainName(Flavour flavour, size_t nic);
+std::string DomainName(size_t nic);
 
 // What suits the hints, which may be null: 0 or -FI_ENODATA.
 int Offers(const fi_info* hints, fi_info** info);

@@ -33,10 +33,12 @@ TEST(Hints, GetEachFabricWithEachNic) {
   std::string found;
   const Info info = Query(hints.get());
   for (const fi_info* next = info.get(); next != nullptr; next = next->next)
-    found += std::string(next->domain_attr->name) + " ";
+    found += std::string(next->fabric_attr->name) + ":" +
+             next->domain_attr->name + " ";
   EXPECT_EQ(found,
-            "manners0-rdm manners1-rdm manners2-rdm "
-            "manners0-direct manners1-direct manners2-direct ");
+            "efa-direct:manners0-rdm efa-direct:manners1-rdm "
+            "efa-direct:manners2-rdm "
+            "efa:manners0-rdm efa:manners1-rdm efa:manners2-rdm ");
   EXPECT_EQ(info->nic->bus_attr->attr.pci.bus_id, 0xab);
   EXPECT_EQ(info->nic->bus_attr->attr.pci.function_id, 2);
 }

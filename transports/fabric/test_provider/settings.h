@@ -71,7 +71,7 @@ class FaultPlan {
 };
 
 struct Settings {
-  std::vector<Flavour> fabrics = {Flavour::kEfa, Flavour::kEfaDirect};
+  std::vector<Flavour> fabrics = {Flavour::kEfaDirect, Flavour::kEfa};
   size_t nics = 2;
   std::vector<std::string> pci;  // "0000:10:1e.0", one a NIC
   uint64_t seed = 1;
