@@ -196,12 +196,8 @@ int Endpoint::Enable() {
 
 int Endpoint::Close() {
   ContextTable& contexts = domain->fabric->contexts;
-  for (const auto& [id, operation] : outstanding) {
+  for (const auto& [id, operation] : outstanding)
     contexts.Forget(operation.context);
-    for (const Segment& segment : operation.segments) {
-      if (segment.region != nullptr) --segment.region->transmits;
-    }
-  }
   for (const PostedReceive& receive : receives)
     contexts.Forget(receive.context);
   for (CompletionQueue* cq : {tx_cq, rx_cq}) {

@@ -47,7 +47,6 @@ struct Region : fid_mr {
   bool enabled = false;
   bool closed = false;
   const void* endpoint = nullptr;  // with FI_MR_ENDPOINT
-  int transmits = 0;               // in flight that use it
   std::vector<Late> late;          // arrived, and not fenced yet
 };
 

@@ -174,7 +174,11 @@ TEST_F(Rules, DirectTargetsMustKnowTheInitiator) {
 
 TEST_F(Rules, RegionsStayWhileOperationsUseThem) {
   ASSERT_EQ(Send(from_->data(), 8, from_->descriptor()), 0);
-  EXPECT_DEATH(from_->Deregister(), "closed while 1 operations use it");
+  from_->Deregister();
+  ASSERT_EQ(fi_recv(b_.endpoint(), to_->data(), 64, to_->descriptor(),
+                    FI_ADDR_UNSPEC, b_.Context()),
+            0);
+  EXPECT_DEATH(Finish(), "closed before an operation on it had completed");
 }
 
 TEST_F(Rules, RegionsStayUnderPostedReceives) {

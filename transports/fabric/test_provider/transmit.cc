@@ -155,9 +155,6 @@ ssize_t Endpoint::Transmit(const Post& post) {
     fabric.contexts.Take(post.context);
   const bool wanted =
       !post.quiet && (!selective_tx || (post.flags & FI_COMPLETION) != 0);
-  for (const Segment& segment : segments) {
-    if (segment.region != nullptr) ++segment.region->transmits;
-  }
   const uint64_t checksum = post.kind == Kind::kRead ? 0 : Checksum(segments);
   const uint64_t id = ++last_operation;
   outstanding.emplace(
@@ -204,7 +201,8 @@ void Endpoint::Complete(uint64_t id, Outcome outcome, const Bytes& payload) {
   const Operation operation = std::move(found->second);
   outstanding.erase(found);
   for (const Segment& segment : operation.segments) {
-    if (segment.region != nullptr) --segment.region->transmits;
+    if (segment.region != nullptr && segment.region->closed)
+      Breach("a region was closed before an operation on it had completed");
   }
   if (IsBreach(outcome))
     Breach("remote memory access refused: ", TextOf(outcome));
