@@ -63,6 +63,7 @@ bool Visible(const CompletionQueue& cq) {
 ssize_t Read(CompletionQueue& cq, void* entries, size_t count,
              fi_addr_t* sources) {
   ++cq.reads;
+  cq.refused = false;
   cq.Progress();
   size_t read = 0;
   for (; read < count && Visible(cq); ++read) {
@@ -218,10 +219,10 @@ void CompletionQueue::Unbind(Progressor* source) {
 }
 
 bool CompletionQueue::HasWork() const {
-  return !completions.empty() || std::any_of(sources.begin(), sources.end(),
-                                             [](const Progressor* source) {
-                                               return source->HasWork();
-                                             });
+  return refused || !completions.empty() ||
+         std::any_of(
+             sources.begin(), sources.end(),
+             [](const Progressor* source) { return source->HasWork(); });
 }
 
 void CompletionQueue::UpdateSignal() {

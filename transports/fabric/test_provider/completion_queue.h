@@ -55,6 +55,9 @@ struct CompletionQueue : fid_cq {
   bool signalled = false;
   uint64_t reads = 0;
   int endpoints = 0;  // bound to it
+  // A post was refused since the last read: who'd sleep is to try again, for
+  // there may be nothing outstanding that would wake him.
+  bool refused = false;
   std::vector<Progressor*> sources;
   std::deque<Completion> completions;
 

@@ -115,7 +115,7 @@ struct Endpoint : fid_ep, Progressor {
   std::vector<Segment> LocalSegments(const Post& post, uint64_t access);
   void CheckPost(const Post& post) const;
   void CheckTransmit(const Post& post) const;
-  bool Refused();
+  bool Refused(CompletionQueue& cq);
   void Launch(const Post& post, const Address& peer, uint64_t id);
 
   void Collect();

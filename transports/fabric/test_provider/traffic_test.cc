@@ -350,6 +350,18 @@ TEST_P(Fabrics, WakeWhoPollsTheQueuesDescriptor) {
   EXPECT_EQ(fi_cq_sread(sleeper.cq(), unused, 1, nullptr, 1), -FI_EAGAIN);
 }
 
+TEST(Efa, LetsNobodySleepAfterARefusedPost) {
+  Setting storm("MANNERS_EAGAIN", "99");
+  Side a({.wait = FI_WAIT_FD});
+  const fi_addr_t to_self = a.Insert(a);
+  fid* queues[] = {&a.cq()->fid};
+  while (fi_inject(a.endpoint(), "12345678", 8, to_self) != -FI_EAGAIN) {
+  }
+  EXPECT_EQ(fi_trywait(a.fabric(), queues, 1), -FI_EAGAIN);
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(a.Read().has_value());
+  EXPECT_EQ(fi_trywait(a.fabric(), queues, 1), 0);
+}
+
 TEST(Addresses, AreFoundAgainAndKeepTheirIndex) {
   Side a({}), b({});
   const std::string name = b.Name();

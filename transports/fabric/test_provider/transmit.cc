@@ -128,10 +128,13 @@ void Endpoint::CheckTransmit(const Post& post) const {
 }
 
 // An -FI_EAGAIN storm.
-bool Endpoint::Refused() {
+bool Endpoint::Refused(CompletionQueue& cq) {
   Fabric& fabric = *domain->fabric;
-  return fabric.settings.eagain_percent > 0 &&
-         fabric.Draw(100) < fabric.settings.eagain_percent;
+  if (fabric.settings.eagain_percent == 0 ||
+      fabric.Draw(100) >= fabric.settings.eagain_percent)
+    return false;
+  cq.refused = true;
+  return true;
 }
 
 ssize_t Endpoint::Transmit(const Post& post) {
@@ -146,7 +149,7 @@ ssize_t Endpoint::Transmit(const Post& post) {
   std::vector<Segment> segments;
   if (!inject) segments = LocalSegments(post, access);
   const Address peer = av->At(post.peer);
-  if (Refused() || outstanding.size() >= fabric.settings.transmits) {
+  if (outstanding.size() >= fabric.settings.transmits || Refused(*tx_cq)) {
     Progress();
     return -FI_EAGAIN;
   }
@@ -228,7 +231,7 @@ ssize_t Endpoint::PostReceive(const Post& post) {
   Fabric& fabric = *domain->fabric;
   CheckPost(post);
   std::vector<Segment> segments = LocalSegments(post, FI_RECV);
-  if (Refused() || receives.size() >= fabric.settings.receives) {
+  if (receives.size() >= fabric.settings.receives || Refused(*rx_cq)) {
     Progress();
     return -FI_EAGAIN;
   }
