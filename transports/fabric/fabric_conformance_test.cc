@@ -1,44 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
 #include "transports/conformance/conformance.h"
-#include "transports/fabric/fabric.h"
+#include "transports/fabric/conformance_forms.h"
 
 namespace trnccl {
 namespace {
 
-Subject Fabric(const std::string& name, const FabricOptions& form) {
-  Subject subject;
-  subject.name = name;
-  subject.make = [form](const RankOptions& rank)
-      -> absl::StatusOr<std::unique_ptr<Transport>> {
-    FabricOptions options = form;
-    options.doorbell = rank.doorbell;
-    options.first_sequence = rank.first_sequence;
-    absl::StatusOr<std::shared_ptr<fabric::Port>> port =
-        OpenFabricPort(form.port);
-    if (!port.ok()) return port.status();
-    options.own_port = *std::move(port);
-    return MakeFabricTransport(options);
-  };
-  subject.processes = true;
-  subject.lazy = true;
-  return subject;
+FabricOptions OverLoopback(const std::string& provider,
+                           FabricProtocol protocol) {
+  FabricOptions options = Over(provider, protocol);
+  options.port.adapters = {"lo"};
+  return options;
 }
 
-FabricOptions Over(const std::string& provider, FabricProtocol protocol) {
-  FabricOptions options;
-  options.port.provider = provider;
-  options.port.adapters = {"lo"};
-  options.port.protocol = protocol;
-  options.slice_bytes = 256 << 10;
+FabricOptions Short() {
+  FabricOptions options = OverLoopback("net", FabricProtocol::kTagged);
+  options.port.eager_bytes = 16;
   return options;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Fabric, Conformance,
     ::testing::Values(
-        Fabric("net_tagged", Over("net", FabricProtocol::kTagged)),
-        Fabric("net_written", Over("net", FabricProtocol::kWrite))),
+        Fabric("net_tagged", OverLoopback("net", FabricProtocol::kTagged)),
+        Fabric("net_written", OverLoopback("net", FabricProtocol::kWrite)),
+        Fabric("net_long", Short()),
+        Fabric("rxm", OverLoopback("tcp;ofi_rxm", FabricProtocol::kAuto)),
+        Fabric("rxd", OverLoopback("udp;ofi_rxd", FabricProtocol::kAuto)),
+        Fabric("shm", Over("shm", FabricProtocol::kAuto))),
     SubjectName);
 
 }  // namespace

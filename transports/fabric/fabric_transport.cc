@@ -49,7 +49,7 @@ FabricTransport::FabricTransport(const FabricOptions& options,
   traits_.name = "fabric";
   traits_.address = absl::StrCat(endpoint_, " ", port_->address());
   traits_.slice_bytes = options.slice_bytes;
-  traits_.inline_bytes = kSmallBytes;
+  traits_.inline_bytes = std::min(kSmallBytes, provider.eager_bytes);
   traits_.by_reference = true;
   traits_.delivers = true;
   traits_.any_memory = !provider.registers && !provider.writes;

@@ -27,7 +27,7 @@ std::byte* FabricTransport::Reserve(std::span<const LinkId> links,
   if (!status_.ok() ||
       std::ranges::any_of(links, [this](LinkId link) { return Full(link); }))
     return nullptr;
-  if (links.size() == 1 && bytes <= kSmallBytes) {
+  if (links.size() == 1 && bytes <= traits_.inline_bytes) {
     if (reserved_small_ == nullptr) {
       absl::StatusOr<fabric::Send*> send = buffers.NewSend();
       if (!send.ok()) return Fail(send.status()), nullptr;
