@@ -17,7 +17,9 @@
 //   return std::move(composer).Finish();
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "algorithms/schedule.h"
@@ -38,31 +40,42 @@ struct StageBuffer {
 struct Stage {
   // What becomes of the values on their way through the stage.
   enum class Values {
-    kPassed,     // nothing is folded
-    kFolded,     // raw inputs are folded, but not all of them
-    kCompleted,  // folds of an earlier stage become complete
+    kPassed,  // nothing is folded
+    kFolded,  // raw inputs are folded, but not all of them
+    // Folds of an earlier stage become complete; what is, is passed on.
+    kCompleted,
   };
 
   std::vector<int> group;  // the ranks, by their rank in the group
   int root = 0;            // in the group, for rooted collectives
-  Program (*build)(const Shape& shape) = nullptr;  // of one lane
+  Program (*build)(const Shape& shape) = nullptr;
+  // Of the whole, for what builds one lane; the lanes of one that builds
+  // several are those of the whole.
+  int lane = 0;
   // The chunks of the whole in each block of the stage. A block may be empty;
-  // where the builder cuts blocks or uses scratch, all have equally many.
+  // one that the builder cuts has a multiple of the parts. A builder's slot
+  // must be as long whenever it's used.
   std::vector<std::vector<int64_t>> blocks;
   StageBuffer source;
   StageBuffer target;
   Values values = Values::kPassed;
+  // Where the builder's own slots begin, behind those for StageBuffers.
+  int64_t first_own_slot = 0;
 };
 
 class Composer {
  public:
   struct Limits {
     int64_t chunks_per_block = 1;
-    int64_t slots = 0;  // for StageBuffers, the same on all ranks
+    size_t lanes = 1;
+    // For StageBuffers, and for the builders' own slots.
+    int64_t slots = 0;
+    int64_t own_slots = 0;
   };
   Composer(int rank, const Limits& limits);
 
-  // Nothing happens on ranks that aren't in the group.
+  // Nothing happens on ranks that aren't in the group. All ranks give the
+  // composer the same limits.
   void Add(const Stage& stage);
   Program Finish() && { return std::move(program_); }
 
@@ -72,7 +85,7 @@ class Composer {
   Step Translate(const Translation& translation, const Step& step) const;
 
   const int rank_;
-  const int64_t first_stage_slot_;
+  const Limits limits_;
   Program program_;
 };
 

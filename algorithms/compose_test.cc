@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "algorithms/direct.h"
+#include "algorithms/halving.h"
+#include "algorithms/recursive_doubling.h"
+#include "algorithms/ring.h"
 #include "gtest/gtest.h"
 
 namespace trnccl {
@@ -79,6 +82,52 @@ TEST(Composer, KeepsAStagesResultInTheSlotsGiven) {
             "lane 0\n"
             "  0: [0 x2 by 2] input -> 5\n"
             "  1: [1 x2 by 2] from 5 + input => slot 1 (partial)\n");
+}
+
+TEST(Composer, PassesOnWhatTheStageCompleted) {
+  const Stage stage = {.group = {4, 7},
+                       .build = recursive_doubling::AllReduce,
+                       .blocks = {{3}},
+                       .source = StageBuffer::Output(),
+                       .target = StageBuffer::Output(),
+                       .values = Values::kCompleted};
+  Stage halved = stage;
+  halved.build = halving::AllReduce;
+  halved.blocks = {{2, 3}};
+  EXPECT_EQ(Compose(7, stage),
+            "chunks per block 4, scratch slots 0, lanes 1\n"
+            "lane 0\n"
+            "  0: [3] partial output -> 4 (partial)\n"
+            "  1: [3] partial from 4 + partial output => output (complete)\n");
+  EXPECT_EQ(Compose(7, halved),
+            "chunks per block 4, scratch slots 0, lanes 1\n"
+            "lane 0\n"
+            "  0: [2] partial output -> 4 (partial)\n"
+            "  1: [3] partial from 4 + partial output => output (complete)\n"
+            "  2: [3] output -> 4\n"
+            "  3: [2] from 4 => output\n");
+}
+
+TEST(Composer, KeepsTheLanesOfItsStagesApart) {
+  Composer composer(1, {.lanes = 2});
+  composer.Add({.group = {0, 1},
+                .build = ring::AllGather,
+                .blocks = {{0}, {1}},
+                .source = StageBuffer::Input(),
+                .target = StageBuffer::Output()});
+  composer.Add({.group = {1, 2},
+                .build = direct::AllGather,
+                .lane = 1,
+                .blocks = {{1}, {}},
+                .source = StageBuffer::Output(),
+                .target = StageBuffer::Output()});
+  EXPECT_EQ(Dump(std::move(composer).Finish()),
+            "chunks per block 1, scratch slots 0, lanes 2\n"
+            "lane 0\n"
+            "  0: [0] from 0 => output\n"
+            "lane 1\n"
+            "  0: [1] input => output -> 0\n"
+            "  1: [1] output -> 2\n");
 }
 
 }  // namespace

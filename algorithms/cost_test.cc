@@ -46,7 +46,7 @@ TEST(Cost, NodesMakeHierarchiesWorthwhile) {
   const Grid grid = PackedGrid(std::vector<int>(8, 8));
   const Shape shape = {.ranks = 64, .grid = &grid};
   for (int64_t count : {2, 1 << 20}) {
-    EXPECT_LT(CostOf("hierarchical", count, shape),
+    EXPECT_LT(CostOf("hierarchical_halving", count, shape),
               CostOf("two_step", count, shape));
   }
 }

@@ -53,7 +53,7 @@ inline std::string Describe(const Grid& grid) {
                        });
 }
 
-// 1x1 to 8x8, uneven nodes, and ranks dealt over 2 and 3 nodes.
+// 1x1 to 8x8 and some larger, uneven nodes, and ranks dealt over 2 and 3 nodes.
 inline std::vector<Grid> GridsToProve() {
   std::vector<Grid> grids;
   for (int nodes = 1; nodes <= 8; ++nodes) {
@@ -62,8 +62,18 @@ inline std::vector<Grid> GridsToProve() {
           PackedGrid(std::vector<int>(static_cast<size_t>(nodes), ranks)));
     }
   }
-  const std::vector<std::vector<int>> uneven = {
-      {3, 2}, {2, 3}, {4, 1, 3}, {1, 1, 1}, {2, 5, 1, 8}, {1, 7}, {6, 4, 4}};
+  const std::vector<std::vector<int>> uneven = {{3, 2},
+                                                {2, 3},
+                                                {4, 1, 3},
+                                                {1, 1, 1},
+                                                {2, 5, 1, 8},
+                                                {1, 7},
+                                                {6, 4, 4},
+                                                {2, 2, 2, 2, 1},
+                                                {1, 2, 3, 4, 5, 6, 7},
+                                                {5, 1, 1, 1, 1, 1, 1, 1, 1},
+                                                std::vector<int>(16, 4),
+                                                std::vector<int>(21, 3)};
   for (const std::vector<int>& nodes : uneven) {
     grids.push_back(PackedGrid(nodes));
   }

@@ -6,126 +6,79 @@
 //
 //      node 0     node 1     node 2
 //      [ 0 ------- 2 ------- 4 ]   column 0      all_reduce: reduce_scatter in
-//        |         |         |                   the node, reduce_scatter and
-//      [ 1 ------- 3 ------- 5 ]   column 1      all_gather in the column,
-//                                                all_gather in the node
+//        |         |         |                   the node, all_reduce in the
+//      [ 1 ------- 3 ------- 5 ]   column 1      column, all_gather in the node
 //
 // A node with fewer ranks than the largest has its ranks stand in several
-// columns, place % ranks. N nodes of m ranks, n = N * m:
+// columns. Within nodes all is direct. Where the family across has several
+// lanes, each lane's chunks are folded and gathered in the node apart. N nodes
+// of m ranks, n = N * m:
 //
-//                   rounds               a rank sends, of it to other nodes
-//   all_reduce      2 + 2 ceil(log2 N)   2 (n-1)/n B   2 (N-1)/n B
-//   reduce_scatter  2                    (n-1) B       (N-1) B
-//   all_gather      1 + ceil(log2 N)     (n-1) B       (N-1) B
-//   broadcast       1 + floor(log2 N)    (ceil(log2 N) + m-1) B, ceil(log2 N) B
-//   reduce          1 + floor(log2 N)    B             B
+//   across               rounds                 a rank sends to other nodes
+//   all_reduce
+//     ring               2 + 2 (N-1)            2 (N-1)/n B
+//     halving, pat       2 + 2 ceil(log2 N)     2 (N-1)/n B
+//     tree               2 + 2 floor(log2 N)    2/m B
+//     doubling           2 + log2 N             log2 N / m B
+//   reduce_scatter, all_gather
+//     direct             2                      (N-1) B
+//     ring               1 + N-1                (N-1) B
+//     pat                1 + ceil(log2 N)       (N-1) B
+//   broadcast, reduce (of the leaders: the root, others' first ranks)
+//     binomial           1 + floor(log2 N)      ceil(log2 N) B, B
+//     chain              1 + N-1                B
+//     scatter_gather     1 + 2 ceil(log2 N),    2 (N-1)/N B, (N-1)/N B
+//                        2 + ceil(log2 N)
 //
 // B is a block: the whole of all_reduce, broadcast and reduce, a rank's part
-// of the others. Within nodes all is direct; across it's PAT or binomial, and
-// direct for reduce_scatter, which sends no more that way.
+// of the others. doubling is recursive doubling, with up to two more rounds and
+// a block more where N isn't a power of two. What a whole node sends of an
+// all_reduce is the least it can, 2 (N-1)/N B, by ring, halving and pat,
+// however many ranks it has.
 #include "algorithms/hierarchical.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "algorithms/binomial.h"
 #include "algorithms/compose.h"
 #include "algorithms/direct.h"
-#include "algorithms/pat.h"
+#include "algorithms/halving.h"
+#include "algorithms/node_position.h"
 
 namespace trnccl::hierarchical {
 namespace {
 
 using Values = Stage::Values;
+using Chunks = std::vector<int64_t>;
 
-// Where a rank stands in the grid.
-class Position {
- public:
-  explicit Position(const Shape& shape) : nodes_(shape.grid->nodes) {
-    for (size_t node = 0; node < nodes_.size(); ++node) {
-      columns_ = std::max(columns_, nodes_[node].size());
-      const auto place = std::ranges::find(nodes_[node], shape.rank);
-      if (place == nodes_[node].end()) continue;
-      node_ = node;
-      place_ = static_cast<size_t>(place - nodes_[node].begin());
+// What this rank does in each of its columns.
+Program InColumn(Builder across, const NodePosition& position) {
+  return across({.ranks = static_cast<int>(position.nodes()),
+                 .rank = static_cast<int>(position.index())});
+}
+
+// The chunks of each lane, in the order in which its steps first name them: so
+// what a step reads from slots that are laid out so lies side by side.
+std::vector<Chunks> ChunksByLane(const Program& program, int64_t total) {
+  std::vector<Chunks> lanes;
+  std::vector<bool> seen(static_cast<size_t>(total));
+  for (const Lane& lane : program.lanes) {
+    Chunks& chunks = lanes.emplace_back();
+    for (const Step& step : lane.steps) {
+      ForEachChunk(step, total, [&](int64_t chunk) {
+        if (seen[static_cast<size_t>(chunk)]) return;
+        seen[static_cast<size_t>(chunk)] = true;
+        chunks.push_back(chunk);
+      });
     }
   }
-
-  size_t nodes() const { return nodes_.size(); }
-  size_t columns() const { return columns_; }
-  size_t place() const { return place_; }
-  const std::vector<int>& node() const { return nodes_[node_]; }
-
-  // The columns in which the rank at a place of this node stands.
-  std::vector<size_t> ColumnsOf(size_t place) const {
-    std::vector<size_t> columns;
-    for (size_t c = place; c < columns_; c += node().size()) {
-      columns.push_back(c);
-    }
-    return columns;
-  }
-
-  // Who stands in the column, by node.
-  std::vector<int> Column(size_t column) const {
-    std::vector<int> ranks;
-    for (const std::vector<int>& node : nodes_) {
-      ranks.push_back(node[column % node.size()]);
-    }
-    return ranks;
-  }
-
-  // Where blocks are the ranks': the blocks of a column, by node, none for
-  // nodes that have no such place.
-  std::vector<std::vector<int64_t>> BlocksOf(size_t column) const {
-    std::vector<std::vector<int64_t>> blocks;
-    for (const std::vector<int>& node : nodes_) {
-      blocks.emplace_back();
-      if (column < node.size()) blocks.back().push_back(node[column]);
-    }
-    return blocks;
-  }
-
-  // The blocks of all columns in which the rank at a place of this node
-  // stands, a column's side by side.
-  std::vector<int64_t> BlocksAt(size_t place) const {
-    std::vector<int64_t> all;
-    for (size_t column : ColumnsOf(place)) {
-      for (const auto& blocks : BlocksOf(column)) {
-        all.insert(all.end(), blocks.begin(), blocks.end());
-      }
-    }
-    return all;
-  }
-  std::vector<std::vector<int64_t>> BlocksOfNode() const {
-    std::vector<std::vector<int64_t>> blocks;
-    for (size_t place = 0; place < node().size(); ++place) {
-      blocks.push_back(BlocksAt(place));
-    }
-    return blocks;
-  }
-
-  // The most blocks that any rank of any node has at its place.
-  int64_t MostBlocks() const {
-    int64_t most = 0;
-    for (const std::vector<int>& node : nodes_) {
-      int64_t blocks = 0;  // of place 0, which stands in the fullest columns
-      for (size_t c = 0; c < columns_; c += node.size()) {
-        for (const auto& other : nodes_) blocks += c < other.size() ? 1 : 0;
-      }
-      most = std::max(most, blocks);
-    }
-    return most;
-  }
-
- private:
-  const std::vector<std::vector<int>>& nodes_;
-  size_t columns_ = 0;
-  size_t node_ = 0;
-  size_t place_ = 0;
-};
+  return lanes;
+}
 
 // The leaders of all nodes: the root, and each other node's first rank.
 struct Leaders {
@@ -153,139 +106,231 @@ Leaders LeadersOf(const Shape& shape) {
   return leaders;
 }
 
+Stage AmongLeaders(const Leaders& leaders, Builder build) {
+  return {.group = leaders.ranks, .root = leaders.root_node, .build = build};
+}
+Stage InNodeOf(const Leaders& leaders, const Shape& shape, Builder build) {
+  return {.group = NodePosition(shape).node(),
+          .root = leaders.place_of_own,
+          .build = build};
+}
+
+// One chunk for each node.
+Chunks ChunkPerNode(const Leaders& leaders) {
+  Chunks chunks(leaders.ranks.size());
+  std::iota(chunks.begin(), chunks.end(), 0);
+  return chunks;
+}
+std::vector<Chunks> BlockPerNode(const Leaders& leaders) {
+  std::vector<Chunks> blocks;
+  for (const int64_t chunk : ChunkPerNode(leaders)) blocks.push_back({chunk});
+  return blocks;
+}
+
 }  // namespace
 
 bool HasNodes(const Shape& shape) {
   return shape.grid != nullptr && shape.grid->nodes.size() > 1;
 }
 
-// Every column has as many chunks as there are nodes.
-Program AllReduce(const Shape& shape) {
-  const Position position(shape);
-  const auto nodes = static_cast<int64_t>(position.nodes());
-  std::vector<std::vector<std::vector<int64_t>>> columns(position.columns());
-  for (size_t column = 0; column < columns.size(); ++column) {
-    for (int64_t node = 0; node < nodes; ++node) {
-      columns[column].push_back({static_cast<int64_t>(column) * nodes + node});
-    }
-  }
-  std::vector<std::vector<int64_t>> in_node(position.node().size());
-  for (size_t place = 0; place < in_node.size(); ++place) {
-    for (size_t column : position.ColumnsOf(place)) {
-      for (const auto& chunks : columns[column]) {
-        in_node[place].push_back(chunks.front());
-      }
-    }
-  }
+bool HasLevels(const Shape& shape) {
+  return HasNodes(shape) &&
+         shape.grid->nodes.size() < static_cast<size_t>(shape.ranks);
+}
+
+// Every column has as many chunks as the family across cuts a block into.
+Program AllReduceBy(Builder across, const Shape& shape) {
+  const NodePosition position(shape);
+  const Program in_column = InColumn(across, position);
+  const int64_t cut = in_column.chunks_per_block;
+  const std::vector<Chunks> lanes = ChunksByLane(in_column, cut);
   Composer composer(
       shape.rank,
-      {.chunks_per_block = nodes * static_cast<int64_t>(columns.size())});
-  composer.Add({.group = position.node(),
-                .build = direct::ReduceScatter,
-                .blocks = in_node,
-                .source = StageBuffer::Input(),
-                .target = StageBuffer::Output(),
-                .values = Values::kFolded});
+      {.chunks_per_block = cut * static_cast<int64_t>(position.columns()),
+       .lanes = lanes.size(),
+       .own_slots = in_column.scratch_slots});
+  const auto add_in_node = [&](const Stage& stage) {
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      Stage of_lane = stage;
+      of_lane.group = position.node();
+      of_lane.lane = static_cast<int>(lane);
+      for (size_t place = 0; place < position.node().size(); ++place) {
+        Chunks& chunks = of_lane.blocks.emplace_back();
+        for (const size_t column : position.ColumnsOf(place)) {
+          for (const int64_t chunk : lanes[lane]) {
+            chunks.push_back(static_cast<int64_t>(column) * cut + chunk);
+          }
+        }
+      }
+      composer.Add(of_lane);
+    }
+  };
+  add_in_node({.build = direct::ReduceScatter,
+               .source = StageBuffer::Input(),
+               .target = StageBuffer::Output(),
+               .values = Values::kFolded});
   // Column by column: having gathered one, all have read what was sent from
   // the slots that the next one uses.
-  for (size_t column : position.ColumnsOf(position.place())) {
+  for (const size_t column : position.ColumnsOf(position.place())) {
+    Chunks chunks(static_cast<size_t>(cut));
+    std::iota(chunks.begin(), chunks.end(), static_cast<int64_t>(column) * cut);
     composer.Add({.group = position.Column(column),
-                  .build = pat::ReduceScatter,
-                  .blocks = columns[column],
+                  .build = across,
+                  .blocks = {chunks},
                   .source = StageBuffer::Output(),
                   .target = StageBuffer::Output(),
                   .values = Values::kCompleted});
-    composer.Add({.group = position.Column(column),
-                  .build = pat::AllGather,
-                  .blocks = columns[column],
-                  .source = StageBuffer::Output(),
-                  .target = StageBuffer::Output()});
   }
-  composer.Add({.group = position.node(),
-                .build = direct::AllGather,
-                .blocks = in_node,
-                .source = StageBuffer::Output(),
-                .target = StageBuffer::Output()});
+  add_in_node({.build = direct::AllGather,
+               .source = StageBuffer::Output(),
+               .target = StageBuffer::Output()});
   return std::move(composer).Finish();
 }
 
-Program ReduceScatter(const Shape& shape) {
-  const Position position(shape);
-  const StageBuffer columns = {.buffer = Buffer::kScratch,
-                               .slots = position.BlocksAt(position.place())};
-  Composer composer(shape.rank, {.slots = position.MostBlocks()});
-  composer.Add({.group = position.node(),
-                .build = direct::ReduceScatter,
-                .blocks = position.BlocksOfNode(),
-                .source = StageBuffer::Input(),
-                .target = columns,
-                .values = Values::kFolded});
-  for (size_t column : position.ColumnsOf(position.place())) {
-    composer.Add({.group = position.Column(column),
+Program ReduceScatterBy(Builder across, const Shape& shape) {
+  const NodePosition position(shape);
+  const Program in_column = InColumn(across, position);
+  const std::vector<Chunks> lanes =
+      ChunksByLane(in_column, static_cast<int64_t>(position.nodes()));
+  StageBuffer columns = {.buffer = Buffer::kScratch};
+  for (const Chunks& nodes : lanes) {
+    const Chunks own = position.BlocksByPlace(nodes)[position.place()];
+    columns.slots.insert(columns.slots.end(), own.begin(), own.end());
+  }
+  Composer composer(shape.rank, {.lanes = lanes.size(),
+                                 .slots = position.MostBlocks(),
+                                 .own_slots = in_column.scratch_slots *
+                                              position.MostColumns()});
+  for (size_t lane = 0; lane < lanes.size(); ++lane) {
+    composer.Add({.group = position.node(),
                   .build = direct::ReduceScatter,
+                  .lane = static_cast<int>(lane),
+                  .blocks = position.BlocksByPlace(lanes[lane]),
+                  .source = StageBuffer::Input(),
+                  .target = columns,
+                  .values = Values::kFolded});
+  }
+  // Each column has slots of its own: what one sends may still be read.
+  int64_t first_own_slot = 0;
+  for (const size_t column : position.ColumnsOf(position.place())) {
+    composer.Add({.group = position.Column(column),
+                  .build = across,
                   .blocks = position.BlocksOf(column),
                   .source = columns,
                   .target = StageBuffer::Output(),
-                  .values = Values::kCompleted});
+                  .values = Values::kCompleted,
+                  .first_own_slot = first_own_slot});
+    first_own_slot += in_column.scratch_slots;
   }
   return std::move(composer).Finish();
 }
 
-Program AllGather(const Shape& shape) {
-  const Position position(shape);
-  Composer composer(shape.rank, {});
-  for (size_t column : position.ColumnsOf(position.place())) {
+Program AllGatherBy(Builder across, const Shape& shape) {
+  const NodePosition position(shape);
+  const std::vector<Chunks> lanes = ChunksByLane(
+      InColumn(across, position), static_cast<int64_t>(position.nodes()));
+  Composer composer(shape.rank, {.lanes = lanes.size()});
+  for (const size_t column : position.ColumnsOf(position.place())) {
     composer.Add({.group = position.Column(column),
-                  .build = pat::AllGather,
+                  .build = across,
                   .blocks = position.BlocksOf(column),
                   .source = StageBuffer::Input(),
                   .target = StageBuffer::Output()});
   }
-  composer.Add({.group = position.node(),
-                .build = direct::AllGather,
-                .blocks = position.BlocksOfNode(),
-                .source = StageBuffer::Output(),
-                .target = StageBuffer::Output()});
+  for (size_t lane = 0; lane < lanes.size(); ++lane) {
+    composer.Add({.group = position.node(),
+                  .build = direct::AllGather,
+                  .lane = static_cast<int>(lane),
+                  .blocks = position.BlocksByPlace(lanes[lane]),
+                  .source = StageBuffer::Output(),
+                  .target = StageBuffer::Output()});
+  }
   return std::move(composer).Finish();
 }
 
-Program Broadcast(const Shape& shape) {
+Program BroadcastBy(Builder across, const Shape& shape) {
   const Leaders leaders = LeadersOf(shape);
   Composer composer(shape.rank, {});
-  composer.Add({.group = leaders.ranks,
-                .root = leaders.root_node,
-                .build = binomial::Broadcast,
-                .blocks = {{0}},
-                .source = StageBuffer::Input(),
-                .target = StageBuffer::Output()});
-  composer.Add({.group = Position(shape).node(),
-                .root = leaders.place_of_own,
-                .build = direct::Broadcast,
-                .blocks = {{0}},
-                .source = StageBuffer::Output(),
-                .target = StageBuffer::Output()});
+  Stage stage = AmongLeaders(leaders, across);
+  stage.blocks = {{0}};
+  stage.source = StageBuffer::Input();
+  stage.target = StageBuffer::Output();
+  composer.Add(stage);
+  stage = InNodeOf(leaders, shape, direct::Broadcast);
+  stage.blocks = {{0}};
+  stage.source = stage.target = StageBuffer::Output();
+  composer.Add(stage);
+  return std::move(composer).Finish();
+}
+
+Program BroadcastScatterGather(const Shape& shape) {
+  const Leaders leaders = LeadersOf(shape);
+  const Chunks chunks = ChunkPerNode(leaders);
+  Composer composer(
+      shape.rank,
+      {.chunks_per_block = static_cast<int64_t>(chunks.size()),
+       .own_slots = binomial::Scatter({.ranks = static_cast<int>(chunks.size()),
+                                       .root = leaders.root_node})
+                        .scratch_slots});
+  Stage stage = AmongLeaders(leaders, binomial::Scatter);
+  stage.blocks = BlockPerNode(leaders);
+  stage.source = StageBuffer::Input();
+  stage.target = StageBuffer::Output();
+  composer.Add(stage);
+  stage.build = halving::AllGather;
+  stage.source = StageBuffer::Output();
+  composer.Add(stage);
+  stage = InNodeOf(leaders, shape, direct::Broadcast);
+  stage.blocks = {chunks};
+  stage.source = stage.target = StageBuffer::Output();
+  composer.Add(stage);
   return std::move(composer).Finish();
 }
 
 // A node's fold lies in scratch: only the root has an output.
-Program Reduce(const Shape& shape) {
+Program ReduceBy(Builder across, const Shape& shape) {
   const Leaders leaders = LeadersOf(shape);
-  const StageBuffer of_node = {.buffer = Buffer::kScratch, .slots = {0}};
   Composer composer(shape.rank, {.slots = 1});
-  composer.Add({.group = Position(shape).node(),
-                .root = leaders.place_of_own,
-                .build = direct::Reduce,
-                .blocks = {{0}},
-                .source = StageBuffer::Input(),
-                .target = of_node,
-                .values = Values::kFolded});
-  composer.Add({.group = leaders.ranks,
-                .root = leaders.root_node,
-                .build = binomial::Reduce,
-                .blocks = {{0}},
-                .source = of_node,
-                .target = StageBuffer::Output(),
-                .values = Values::kCompleted});
+  Stage stage = InNodeOf(leaders, shape, direct::Reduce);
+  stage.blocks = {{0}};
+  stage.source = StageBuffer::Input();
+  stage.target = {.buffer = Buffer::kScratch, .slots = {0}};
+  stage.values = Values::kFolded;
+  composer.Add(stage);
+  const StageBuffer of_node = stage.target;
+  stage = AmongLeaders(leaders, across);
+  stage.blocks = {{0}};
+  stage.source = of_node;
+  stage.target = StageBuffer::Output();
+  stage.values = Values::kCompleted;
+  composer.Add(stage);
+  return std::move(composer).Finish();
+}
+
+Program ReduceScatterGather(const Shape& shape) {
+  const Leaders leaders = LeadersOf(shape);
+  const Program scatter = InColumn(halving::ReduceScatter, NodePosition(shape));
+  const auto nodes = static_cast<int64_t>(leaders.ranks.size());
+  const Chunks chunks = ChunksByLane(scatter, nodes).front();
+  const StageBuffer folds = {.buffer = Buffer::kScratch, .slots = chunks};
+  Composer composer(shape.rank, {.chunks_per_block = nodes,
+                                 .slots = nodes,
+                                 .own_slots = scatter.scratch_slots});
+  Stage stage = InNodeOf(leaders, shape, direct::Reduce);
+  stage.blocks = {chunks};
+  stage.source = StageBuffer::Input();
+  stage.target = folds;
+  stage.values = Values::kFolded;
+  composer.Add(stage);
+  stage = AmongLeaders(leaders, halving::ReduceScatter);
+  stage.blocks = BlockPerNode(leaders);
+  stage.source = stage.target = folds;
+  stage.values = Values::kCompleted;
+  composer.Add(stage);
+  stage.build = direct::Gather;
+  stage.target = StageBuffer::Output();
+  stage.values = Values::kPassed;
+  composer.Add(stage);
   return std::move(composer).Finish();
 }
 

@@ -4,106 +4,257 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
-#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "algorithms/catalog.h"
 #include "algorithms/grids.h"
+#include "algorithms/prove_row.h"
 #include "algorithms/verifier.h"
 #include "gtest/gtest.h"
 
 namespace trnccl {
 namespace {
 
-constexpr Collective kComposed[] = {
-    Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
-    Collective::kBroadcast, Collective::kReduce};
-
 Grid EvenGrid(int nodes, int ranks_per_node) {
   return PackedGrid(
       std::vector<int>(static_cast<size_t>(nodes), ranks_per_node));
 }
 
-Schedule BuildOn(const Grid& grid, Collective collective) {
-  return BuildSchedule(*FindAlgorithm(collective, "hierarchical"),
-                       {.ranks = RanksOf(grid), .grid = &grid});
-}
-
-int64_t NodeOf(const Grid& grid, int rank) {
-  for (size_t node = 0; node < grid.nodes.size(); ++node) {
-    for (int member : grid.nodes[node]) {
-      if (member == rank) return static_cast<int64_t>(node);
-    }
+std::vector<const Algorithm*> HierarchicalRows() {
+  std::vector<const Algorithm*> rows;
+  for (const Algorithm& row : Catalog()) {
+    if (row.name.starts_with("hierarchical")) rows.push_back(&row);
   }
-  return -1;
+  return rows;
 }
 
-// The most chunks that any rank sends to other nodes.
-int64_t MostSentAcross(const Grid& grid, const Schedule& schedule) {
-  int64_t most = 0;
-  for (int rank = 0; rank < RanksOf(grid); ++rank) {
-    int64_t sent = 0;
-    const Program& program = schedule.programs[static_cast<size_t>(rank)];
-    for (const Step& step : program.lanes[0].steps) {
-      for (int peer : step.send_to) {
-        if (NodeOf(grid, peer) != NodeOf(grid, rank)) sent += ChunkCount(step);
+size_t NodeOf(const Grid& grid, int rank) {
+  for (size_t node = 0; node < grid.nodes.size(); ++node) {
+    if (std::ranges::count(grid.nodes[node], rank) > 0) return node;
+  }
+  return grid.nodes.size();
+}
+
+struct Traffic {
+  int64_t chunks = 0;
+  int64_t messages = 0;
+};
+
+// What crosses between nodes.
+class Crossing {
+ public:
+  Crossing(const Grid& grid, const Schedule& schedule)
+      : sent_by_rank_(static_cast<size_t>(RanksOf(grid))),
+        sent_by_node_(grid.nodes.size()),
+        received_by_node_(grid.nodes.size()) {
+    for (int rank = 0; rank < RanksOf(grid); ++rank) {
+      const Program& program = schedule.programs[static_cast<size_t>(rank)];
+      for (const Lane& lane : program.lanes) {
+        for (const Step& step : lane.steps) Count(grid, rank, step);
       }
     }
-    most = std::max(most, sent);
   }
-  return most;
+
+  int64_t MostChunksOfARank() const { return Most(sent_by_rank_).chunks; }
+  int64_t MostMessagesOfARank() const { return Most(sent_by_rank_).messages; }
+  const std::vector<Traffic>& sent_by_node() const { return sent_by_node_; }
+  const std::vector<Traffic>& received_by_node() const {
+    return received_by_node_;
+  }
+
+ private:
+  void Count(const Grid& grid, int rank, const Step& step) {
+    const size_t from = NodeOf(grid, rank);
+    for (const int peer : step.send_to) {
+      const size_t to = NodeOf(grid, peer);
+      if (from == to) continue;
+      for (Traffic* traffic : {&sent_by_rank_[static_cast<size_t>(rank)],
+                               &sent_by_node_[from], &received_by_node_[to]}) {
+        traffic->chunks += ChunkCount(step);
+        ++traffic->messages;
+      }
+    }
+  }
+
+  static Traffic Most(const std::vector<Traffic>& all) {
+    Traffic most;
+    for (const Traffic& traffic : all) {
+      most.chunks = std::max(most.chunks, traffic.chunks);
+      most.messages = std::max(most.messages, traffic.messages);
+    }
+    return most;
+  }
+
+  std::vector<Traffic> sent_by_rank_;
+  std::vector<Traffic> sent_by_node_;
+  std::vector<Traffic> received_by_node_;
+};
+
+// Chunks are those that the row's program cuts a block into.
+struct Figures {
+  int64_t rounds = 0;
+  int64_t across = 0;  // chunks that a rank sends to other nodes, at most
+};
+
+using RowName = std::pair<Collective, std::string>;
+
+std::map<RowName, Figures> FiguresFor(int64_t nodes, int64_t per_node) {
+  using enum Collective;
+  const auto n = static_cast<unsigned>(nodes);
+  const int64_t up = std::bit_width(n - 1);
+  const int64_t down = std::bit_width(n) - 1;
+  const bool power = std::has_single_bit(n);
+  return {
+      {{kAllReduce, "hierarchical_ring"},
+       {2 + 2 * (nodes - 1), 2 * (nodes - 1)}},
+      {{kAllReduce, "hierarchical_halving"}, {2 + 2 * up, 2 * (nodes - 1)}},
+      {{kAllReduce, "hierarchical_pat"}, {2 + 2 * up, 2 * (nodes - 1)}},
+      // Two trees, half of the column each; of up to three nodes none is in the
+      // middle of one.
+      {{kAllReduce, "hierarchical_tree"},
+       {2 + 2 * down, nodes > 3 ? 4 : nodes}},
+      // Of three nodes, who hears last from the pair isn't the last to hear.
+      {{kAllReduce, "hierarchical_doubling"},
+       {2 + down +
+            (power        ? 0
+             : nodes == 3 ? 1
+                          : 2),
+        down + (power ? 0 : 1)}},
+      {{kReduceScatter, "hierarchical_direct"}, {2, nodes - 1}},
+      {{kReduceScatter, "hierarchical_ring"}, {nodes, nodes - 1}},
+      {{kReduceScatter, "hierarchical_pat"}, {1 + up, nodes - 1}},
+      {{kAllGather, "hierarchical_direct"}, {2, nodes - 1}},
+      {{kAllGather, "hierarchical_ring"}, {nodes, nodes - 1}},
+      {{kAllGather, "hierarchical_pat"}, {1 + up, nodes - 1}},
+      {{kBroadcast, "hierarchical_binomial"}, {1 + down, up}},
+      {{kBroadcast, "hierarchical_chain"}, {nodes, 1}},
+      {{kBroadcast, "hierarchical_scatter_gather"},
+       {1 + down + up, 2 * (nodes - 1)}},
+      {{kReduce, "hierarchical_binomial"}, {1 + down, 1}},
+      {{kReduce, "hierarchical_chain"}, {nodes, 1}},
+      {{kReduce, "hierarchical_scatter_gather"}, {2 + up, nodes}},
+      {{kAllToAll, "hierarchical"}, {nodes, (nodes - 1) * per_node}},
+  };
 }
 
 TEST(Hierarchical, TakesTheRoundsAndChunksThatItStates) {
   for (int nodes : {2, 3, 4, 7, 8}) {
-    for (int per_node : {1, 2, 4, 8}) {
+    for (int per_node : {2, 4, 8}) {
       const Grid grid = EvenGrid(nodes, per_node);
-      const int n = nodes * per_node;
-      const int64_t up = std::bit_width(static_cast<unsigned>(nodes - 1));
-      const int64_t down = std::bit_width(static_cast<unsigned>(nodes)) - 1;
-      const int64_t in_node = per_node > 1 ? 1 : 0;
-      struct Figures {
-        int64_t rounds, sent, across;
-      };
-      const Figures expected[] = {
-          {2 * in_node + 2 * up, 2 * (n - 1), 2 * (nodes - 1)},
-          {in_node + 1, n - 1, nodes - 1},
-          {in_node + up, n - 1, nodes - 1},
-          {in_node + down, up + per_node - 1, up},
-          {in_node + down, 1, 1}};
-      for (size_t i = 0; i < std::size(kComposed); ++i) {
+      const auto figures = FiguresFor(nodes, per_node);
+      for (const Algorithm* row : HierarchicalRows()) {
         SCOPED_TRACE(testing::Message()
-                     << Name(kComposed[i]) << ", " << nodes << "x" << per_node);
-        const Schedule schedule = BuildOn(grid, kComposed[i]);
-        const auto proven =
-            Verify(schedule, {.collective = kComposed[i], .ranks = n});
-        ASSERT_TRUE(proven.ok()) << proven.status();
-        EXPECT_EQ(proven->rounds, expected[i].rounds);
-        EXPECT_EQ(proven->most_chunks_sent, expected[i].sent);
-        EXPECT_EQ(MostSentAcross(grid, schedule), expected[i].across);
+                     << Name(row->collective) << " " << row->name << ", "
+                     << nodes << "x" << per_node);
+        const Figures expected =
+            figures.at({row->collective, std::string(row->name)});
+        const Shape shape = {.ranks = RanksOf(grid), .grid = &grid};
+        const Proven proven = ProveRow(row->collective, row->name, shape);
+        EXPECT_EQ(proven.rounds, expected.rounds);
+        EXPECT_EQ(
+            Crossing(grid, BuildSchedule(*row, shape)).MostChunksOfARank(),
+            expected.across);
       }
     }
   }
 }
 
-TEST(Hierarchical, IsLegalOnlyWhereSeveralNodesAreKnown) {
+// Each node's contribution to the others' parts, and its part to them.
+TEST(Hierarchical, AllReduceCrossesAsFewBytesAsItCanOnAnyGrid) {
+  for (const Grid& grid : GridsToProve()) {
+    const Shape shape = {.ranks = RanksOf(grid), .grid = &grid};
+    const auto nodes = static_cast<int64_t>(grid.nodes.size());
+    for (const char* name :
+         {"hierarchical_ring", "hierarchical_halving", "hierarchical_pat"}) {
+      const Algorithm& row = *FindAlgorithm(Collective::kAllReduce, name);
+      if (!row.legal(shape)) continue;
+      SCOPED_TRACE(testing::Message() << name << ": " << Describe(grid));
+      const Schedule schedule = BuildSchedule(row, shape);
+      const int64_t block = schedule.programs.front().chunks_per_block;
+      const Crossing crossing(grid, schedule);
+      for (size_t node = 0; node < grid.nodes.size(); ++node) {
+        // 2 (N - 1) / N of the block.
+        EXPECT_EQ(crossing.sent_by_node()[node].chunks * nodes,
+                  2 * (nodes - 1) * block);
+        EXPECT_EQ(crossing.received_by_node()[node].chunks * nodes,
+                  2 * (nodes - 1) * block);
+      }
+    }
+  }
+}
+
+TEST(Hierarchical, GatheringAndScatteringCrossEachBlockOnceForANode) {
+  for (const Grid& grid : GridsToProve()) {
+    const Shape shape = {.ranks = RanksOf(grid), .grid = &grid};
+    const auto nodes = static_cast<int64_t>(grid.nodes.size());
+    for (const Algorithm* row : HierarchicalRows()) {
+      const bool gathers = row->collective == Collective::kAllGather;
+      const bool scatters = row->collective == Collective::kReduceScatter;
+      if ((!gathers && !scatters) || !row->legal(shape)) continue;
+      SCOPED_TRACE(testing::Message() << Name(row->collective) << " "
+                                      << row->name << ": " << Describe(grid));
+      const Crossing crossing(grid, BuildSchedule(*row, shape));
+      int64_t in_all = 0;
+      for (size_t node = 0; node < grid.nodes.size(); ++node) {
+        const auto others =
+            shape.ranks - static_cast<int64_t>(grid.nodes[node].size());
+        EXPECT_EQ((gathers ? crossing.received_by_node()
+                           : crossing.sent_by_node())[node]
+                      .chunks,
+                  others);
+        in_all += crossing.sent_by_node()[node].chunks;
+      }
+      EXPECT_EQ(in_all, (nodes - 1) * shape.ranks);
+    }
+  }
+}
+
+TEST(Hierarchical, AllToAllCrossesOneMessageForEachNodeAndDestination) {
+  const Algorithm& row = *FindAlgorithm(Collective::kAllToAll, "hierarchical");
+  for (const Grid& grid : GridsToProve()) {
+    const Shape shape = {.ranks = RanksOf(grid), .grid = &grid};
+    if (!row.legal(shape)) continue;
+    SCOPED_TRACE(Describe(grid));
+    const Crossing crossing(grid, BuildSchedule(row, shape));
+    for (size_t node = 0; node < grid.nodes.size(); ++node) {
+      const auto own = static_cast<int64_t>(grid.nodes[node].size());
+      const int64_t others = shape.ranks - own;
+      EXPECT_EQ(crossing.sent_by_node()[node].messages, others);
+      EXPECT_EQ(crossing.sent_by_node()[node].chunks, others * own);
+    }
+  }
+  const Grid grid = EvenGrid(4, 8);
+  EXPECT_EQ(Crossing(grid, BuildSchedule(row, {.ranks = 32, .grid = &grid}))
+                .MostMessagesOfARank(),
+            3);
+}
+
+TEST(Hierarchical, IsLegalOnlyWhereSeveralNodesHaveRanksToShareTheWork) {
   const Grid one = EvenGrid(1, 4);
+  const Grid flat = EvenGrid(4, 1);
   const Grid two = EvenGrid(2, 2);
-  for (Collective collective : kComposed) {
-    const Algorithm& row = *FindAlgorithm(collective, "hierarchical");
-    EXPECT_FALSE(row.legal({.ranks = 4}));
-    EXPECT_FALSE(row.legal({.ranks = 4, .grid = &one}));
-    EXPECT_TRUE(row.legal({.ranks = 4, .grid = &two}));
+  for (const Algorithm* row : HierarchicalRows()) {
+    EXPECT_FALSE(row->legal({.ranks = 4}));
+    EXPECT_FALSE(row->legal({.ranks = 4, .grid = &one}));
+    EXPECT_TRUE(row->legal({.ranks = 4, .grid = &two}));
+    // No flat row scatters first.
+    EXPECT_EQ(row->legal({.ranks = 4, .grid = &flat}),
+              row->name == "hierarchical_scatter_gather");
   }
 }
 
 TEST(Hierarchical, LargeGridsCostOneRanksWork) {
   const Grid grid = EvenGrid(128, 64);
-  const Algorithm& row = *FindAlgorithm(Collective::kAllReduce, "hierarchical");
+  const Algorithm& row =
+      *FindAlgorithm(Collective::kAllReduce, "hierarchical_halving");
   const Program program =
       row.build({.ranks = RanksOf(grid), .rank = 77, .grid = &grid});
-  // 64 sends in the node each way, and PAT among 128 nodes.
+  // 64 sends in the node each way, and halving among 128 nodes.
   EXPECT_LT(program.lanes[0].steps.size(), 300u);
 }
 

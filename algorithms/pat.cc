@@ -15,8 +15,9 @@
 // Rounds, and what a rank sends, in blocks (B) of n ranks:
 //   all_gather      ceil(log2 n), (n - 1) B
 //   reduce_scatter  ceil(log2 n), (n - 1) B; scratch: n / 2 slots, the blocks
-//   of
-//                   the largest message
+//                   of the largest message
+//   all_reduce      both, 2 (n - 1) / n B; for columns of nodes, as a row it
+//                   would be halving_doubling's equal
 #include "algorithms/pat.h"
 
 #include <algorithm>
@@ -95,6 +96,23 @@ absl::InlinedVector<Span, 1> BlocksAt(const Shape& shape,
   return spans;
 }
 
+// From the rank's own block in the output.
+void AddGathering(Lane& lane, const Shape& shape) {
+  for (int distance = 1 << CeilLog2(shape.ranks); (distance /= 2) > 0;) {
+    const int ahead = RankAt(shape, shape.rank + distance);
+    const int behind = RankAt(shape, shape.rank - distance);
+    const int64_t blocks =
+        (shape.ranks - distance + 2 * distance - 1) / (2 * distance);
+    const int64_t stride = -2 * int64_t{distance};
+    Add(lane, {.first = shape.rank, .chunks = blocks, .stride = stride})
+        .Take(Operand::Of(Buffer::kOutput))
+        .Send(ahead);
+    Add(lane, {.first = behind, .chunks = blocks, .stride = stride})
+        .Take(Operand::From(behind))
+        .Store(Buffer::kOutput);
+  }
+}
+
 }  // namespace
 
 Program ReduceScatter(const Shape& shape) {
@@ -133,21 +151,17 @@ Program ReduceScatter(const Shape& shape) {
 
 Program AllGather(const Shape& shape) {
   Program program = WithLanes(1);
-  Lane& lane = program.lanes[0];
-  Add(lane, {.first = shape.rank}).TakeInput().Store(Buffer::kOutput);
-  for (int distance = 1 << CeilLog2(shape.ranks); (distance /= 2) > 0;) {
-    const int ahead = RankAt(shape, shape.rank + distance);
-    const int behind = RankAt(shape, shape.rank - distance);
-    const int64_t blocks =
-        (shape.ranks - distance + 2 * distance - 1) / (2 * distance);
-    const int64_t stride = -2 * int64_t{distance};
-    Add(lane, {.first = shape.rank, .chunks = blocks, .stride = stride})
-        .Take(Operand::Of(Buffer::kOutput))
-        .Send(ahead);
-    Add(lane, {.first = behind, .chunks = blocks, .stride = stride})
-        .Take(Operand::From(behind))
-        .Store(Buffer::kOutput);
-  }
+  Add(program.lanes[0], {.first = shape.rank})
+      .TakeInput()
+      .Store(Buffer::kOutput);
+  AddGathering(program.lanes[0], shape);
+  return program;
+}
+
+Program AllReduce(const Shape& shape) {
+  Program program = ReduceScatter(shape);
+  program.chunks_per_block = shape.ranks;
+  AddGathering(program.lanes[0], shape);
   return program;
 }
 

@@ -17,5 +17,6 @@ namespace trnccl::pat {
 
 Program ReduceScatter(const Shape& shape);
 Program AllGather(const Shape& shape);
+Program AllReduce(const Shape& shape);
 
 }  // namespace trnccl::pat
