@@ -10,29 +10,31 @@
 //      [ 1 ------- 3 ------- 5 ]   column 1      column, all_gather in the node
 //
 // A node with fewer ranks than the largest has its ranks stand in several
-// columns. Within nodes all is direct. Where the family across has several
-// lanes, each lane's chunks are folded and gathered in the node apart. N nodes
-// of m ranks, n = N * m:
+// columns. Within nodes all is direct, on the lanes of the family across and in
+// batches as long as its messages: ceil(N / 2) of a chunk on either lane of a
+// ring, two or three of half the chunks for halving and pat, one else; N for
+// direct. N nodes of m ranks, n = N * m:
 //
-//   across               rounds                 a rank sends to other nodes
+//   across               rounds, of them across    a rank sends to other nodes
 //   all_reduce
-//     ring               2 + 2 (N-1)            2 (N-1)/n B
-//     halving, pat       2 + 2 ceil(log2 N)     2 (N-1)/n B
-//     tree               2 + 2 floor(log2 N)    2/m B
-//     doubling           2 + log2 N             log2 N / m B
+//     ring               2 (N-1)                   2 (N-1)/n B
+//     halving, pat       2 ceil(log2 N)            2 (N-1)/n B
+//     tree               2 floor(log2 N)           2/m B
+//     doubling           log2 N                    log2 N / m B
 //   reduce_scatter, all_gather
-//     direct             2                      (N-1) B
-//     ring               1 + N-1                (N-1) B
-//     pat                1 + ceil(log2 N)       (N-1) B
-//   broadcast, reduce (of the leaders: the root, others' first ranks)
-//     binomial           1 + floor(log2 N)      ceil(log2 N) B, B
-//     chain              1 + N-1                B
-//     scatter_gather     1 + 2 ceil(log2 N),    2 (N-1)/N B, (N-1)/N B
-//                        2 + ceil(log2 N)
+//     direct             1                         (N-1) B
+//     ring               N-1                       (N-1) B
+//     pat                ceil(log2 N)              (N-1) B
+//   broadcast, reduce    (of the leaders: the root, others' first ranks)
+//     binomial           floor(log2 N)             ceil(log2 N) B, B
+//     chain              N-1                       B
+//     scatter_gather     floor + ceil(log2 N),     2 (N-1)/N B
+//                        1 + ceil(log2 N)          B
 //
-// B is a block: the whole of all_reduce, broadcast and reduce, a rank's part
-// of the others. doubling is recursive doubling, with up to two more rounds and
-// a block more where N isn't a power of two. What a whole node sends of an
+// In the node comes a round for each batch, twice for all_reduce, once else. B
+// is a block: the whole of all_reduce, broadcast and reduce, a rank's part of
+// the others. doubling is recursive doubling, with up to two more rounds and a
+// block more where N isn't a power of two. What a whole node sends of an
 // all_reduce is the least it can, 2 (N-1)/N B, by ring, halving and pat,
 // however many ranks it has.
 #include "algorithms/hierarchical.h"
@@ -62,22 +64,36 @@ Program InColumn(Builder across, const NodePosition& position) {
                  .rank = static_cast<int>(position.index())});
 }
 
-// The chunks of each lane, in the order in which its steps first name them: so
-// what a step reads from slots that are laid out so lies side by side.
-std::vector<Chunks> ChunksByLane(const Program& program, int64_t total) {
-  std::vector<Chunks> lanes;
+// Chunks that travel together in the node, on one lane.
+struct Batch {
+  int lane = 0;
+  Chunks chunks;
+};
+
+// The chunks of a column in batches as long as the longest message across, so
+// that both fill a slice. Lane by lane, in the order in which its steps first
+// name them: so what a step reads from slots that are laid out so lies side by
+// side.
+std::vector<Batch> BatchesOf(const Program& in_column, int64_t total) {
+  const auto longest = static_cast<size_t>(MostChunksPerMessage(in_column));
+  std::vector<Batch> batches;
   std::vector<bool> seen(static_cast<size_t>(total));
-  for (const Lane& lane : program.lanes) {
-    Chunks& chunks = lanes.emplace_back();
-    for (const Step& step : lane.steps) {
+  for (size_t lane = 0; lane < in_column.lanes.size(); ++lane) {
+    size_t room = 0;
+    for (const Step& step : in_column.lanes[lane].steps) {
       ForEachChunk(step, total, [&](int64_t chunk) {
         if (seen[static_cast<size_t>(chunk)]) return;
         seen[static_cast<size_t>(chunk)] = true;
-        chunks.push_back(chunk);
+        if (room == 0) {
+          batches.push_back({.lane = static_cast<int>(lane)});
+          room = longest;
+        }
+        batches.back().chunks.push_back(chunk);
+        --room;
       });
     }
   }
-  return lanes;
+  return batches;
 }
 
 // The leaders of all nodes: the root, and each other node's first rank.
@@ -143,26 +159,25 @@ Program AllReduceBy(Builder across, const Shape& shape) {
   const NodePosition position(shape);
   const Program in_column = InColumn(across, position);
   const int64_t cut = in_column.chunks_per_block;
-  const std::vector<Chunks> lanes = ChunksByLane(in_column, cut);
   Composer composer(
       shape.rank,
       {.chunks_per_block = cut * static_cast<int64_t>(position.columns()),
-       .lanes = lanes.size(),
+       .lanes = in_column.lanes.size(),
        .own_slots = in_column.scratch_slots});
-  const auto add_in_node = [&](const Stage& stage) {
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      Stage of_lane = stage;
-      of_lane.group = position.node();
-      of_lane.lane = static_cast<int>(lane);
+  const auto add_in_node = [&](Stage stage) {
+    stage.group = position.node();
+    for (const Batch& batch : BatchesOf(in_column, cut)) {
+      stage.lane = batch.lane;
+      stage.blocks.clear();
       for (size_t place = 0; place < position.node().size(); ++place) {
-        Chunks& chunks = of_lane.blocks.emplace_back();
+        Chunks& chunks = stage.blocks.emplace_back();
         for (const size_t column : position.ColumnsOf(place)) {
-          for (const int64_t chunk : lanes[lane]) {
+          for (const int64_t chunk : batch.chunks) {
             chunks.push_back(static_cast<int64_t>(column) * cut + chunk);
           }
         }
       }
-      composer.Add(of_lane);
+      composer.Add(stage);
     }
   };
   add_in_node({.build = direct::ReduceScatter,
@@ -187,25 +202,26 @@ Program AllReduceBy(Builder across, const Shape& shape) {
   return std::move(composer).Finish();
 }
 
+// A chunk of a column is here a node's block.
 Program ReduceScatterBy(Builder across, const Shape& shape) {
   const NodePosition position(shape);
   const Program in_column = InColumn(across, position);
-  const std::vector<Chunks> lanes =
-      ChunksByLane(in_column, static_cast<int64_t>(position.nodes()));
+  const std::vector<Batch> batches =
+      BatchesOf(in_column, static_cast<int64_t>(position.nodes()));
   StageBuffer columns = {.buffer = Buffer::kScratch};
-  for (const Chunks& nodes : lanes) {
-    const Chunks own = position.BlocksByPlace(nodes)[position.place()];
+  for (const Batch& batch : batches) {
+    const Chunks own = position.BlocksByPlace(batch.chunks)[position.place()];
     columns.slots.insert(columns.slots.end(), own.begin(), own.end());
   }
-  Composer composer(shape.rank, {.lanes = lanes.size(),
+  Composer composer(shape.rank, {.lanes = in_column.lanes.size(),
                                  .slots = position.MostBlocks(),
                                  .own_slots = in_column.scratch_slots *
                                               position.MostColumns()});
-  for (size_t lane = 0; lane < lanes.size(); ++lane) {
+  for (const Batch& batch : batches) {
     composer.Add({.group = position.node(),
                   .build = direct::ReduceScatter,
-                  .lane = static_cast<int>(lane),
-                  .blocks = position.BlocksByPlace(lanes[lane]),
+                  .lane = batch.lane,
+                  .blocks = position.BlocksByPlace(batch.chunks),
                   .source = StageBuffer::Input(),
                   .target = columns,
                   .values = Values::kFolded});
@@ -227,9 +243,8 @@ Program ReduceScatterBy(Builder across, const Shape& shape) {
 
 Program AllGatherBy(Builder across, const Shape& shape) {
   const NodePosition position(shape);
-  const std::vector<Chunks> lanes = ChunksByLane(
-      InColumn(across, position), static_cast<int64_t>(position.nodes()));
-  Composer composer(shape.rank, {.lanes = lanes.size()});
+  const Program in_column = InColumn(across, position);
+  Composer composer(shape.rank, {.lanes = in_column.lanes.size()});
   for (const size_t column : position.ColumnsOf(position.place())) {
     composer.Add({.group = position.Column(column),
                   .build = across,
@@ -237,11 +252,12 @@ Program AllGatherBy(Builder across, const Shape& shape) {
                   .source = StageBuffer::Input(),
                   .target = StageBuffer::Output()});
   }
-  for (size_t lane = 0; lane < lanes.size(); ++lane) {
+  for (const Batch& batch :
+       BatchesOf(in_column, static_cast<int64_t>(position.nodes()))) {
     composer.Add({.group = position.node(),
                   .build = direct::AllGather,
-                  .lane = static_cast<int>(lane),
-                  .blocks = position.BlocksByPlace(lanes[lane]),
+                  .lane = batch.lane,
+                  .blocks = position.BlocksByPlace(batch.chunks),
                   .source = StageBuffer::Output(),
                   .target = StageBuffer::Output()});
   }
@@ -311,7 +327,10 @@ Program ReduceScatterGather(const Shape& shape) {
   const Leaders leaders = LeadersOf(shape);
   const Program scatter = InColumn(halving::ReduceScatter, NodePosition(shape));
   const auto nodes = static_cast<int64_t>(leaders.ranks.size());
-  const Chunks chunks = ChunksByLane(scatter, nodes).front();
+  Chunks chunks;
+  for (const Batch& batch : BatchesOf(scatter, nodes)) {
+    chunks.insert(chunks.end(), batch.chunks.begin(), batch.chunks.end());
+  }
   const StageBuffer folds = {.buffer = Buffer::kScratch, .slots = chunks};
   Composer composer(shape.rank, {.chunks_per_block = nodes,
                                  .slots = nodes,

@@ -109,11 +109,16 @@ std::map<RowName, Figures> FiguresFor(int64_t nodes, int64_t per_node) {
   const int64_t up = std::bit_width(n - 1);
   const int64_t down = std::bit_width(n) - 1;
   const bool power = std::has_single_bit(n);
+  // Batches in the node: of a chunk on two lanes, or of half the chunks.
+  const int64_t ones = (nodes + 1) / 2;
+  const int64_t halves = nodes % 2 == 0 ? 2 : 3;
   return {
       {{kAllReduce, "hierarchical_ring"},
-       {2 + 2 * (nodes - 1), 2 * (nodes - 1)}},
-      {{kAllReduce, "hierarchical_halving"}, {2 + 2 * up, 2 * (nodes - 1)}},
-      {{kAllReduce, "hierarchical_pat"}, {2 + 2 * up, 2 * (nodes - 1)}},
+       {2 * ones + 2 * (nodes - 1), 2 * (nodes - 1)}},
+      {{kAllReduce, "hierarchical_halving"},
+       {2 * halves + 2 * up, 2 * (nodes - 1)}},
+      {{kAllReduce, "hierarchical_pat"},
+       {2 * halves + 2 * up, 2 * (nodes - 1)}},
       // Two trees, half of the column each; of up to three nodes none is in the
       // middle of one.
       {{kAllReduce, "hierarchical_tree"},
@@ -125,12 +130,12 @@ std::map<RowName, Figures> FiguresFor(int64_t nodes, int64_t per_node) {
              : nodes == 3 ? 1
                           : 2),
         down + (power ? 0 : 1)}},
-      {{kReduceScatter, "hierarchical_direct"}, {2, nodes - 1}},
-      {{kReduceScatter, "hierarchical_ring"}, {nodes, nodes - 1}},
-      {{kReduceScatter, "hierarchical_pat"}, {1 + up, nodes - 1}},
-      {{kAllGather, "hierarchical_direct"}, {2, nodes - 1}},
-      {{kAllGather, "hierarchical_ring"}, {nodes, nodes - 1}},
-      {{kAllGather, "hierarchical_pat"}, {1 + up, nodes - 1}},
+      {{kReduceScatter, "hierarchical_direct"}, {nodes + 1, nodes - 1}},
+      {{kReduceScatter, "hierarchical_ring"}, {ones + nodes - 1, nodes - 1}},
+      {{kReduceScatter, "hierarchical_pat"}, {halves + up, nodes - 1}},
+      {{kAllGather, "hierarchical_direct"}, {nodes + 1, nodes - 1}},
+      {{kAllGather, "hierarchical_ring"}, {ones + nodes - 1, nodes - 1}},
+      {{kAllGather, "hierarchical_pat"}, {halves + up, nodes - 1}},
       {{kBroadcast, "hierarchical_binomial"}, {1 + down, up}},
       {{kBroadcast, "hierarchical_chain"}, {nodes, 1}},
       {{kBroadcast, "hierarchical_scatter_gather"},

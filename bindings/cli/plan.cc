@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -41,18 +42,24 @@ absl::StatusOr<Collective> CollectiveOf(std::string_view name) {
                    "\" isn't a collective of even blocks, such as all_reduce"));
 }
 
-// All ranks on this machine, wherever this process may run.
-absl::StatusOr<Topology> TopologyHere(int ranks) {
+// Nodes like this machine, on which the ranks may run wherever this process
+// may, filled one after the other.
+absl::StatusOr<Topology> NodesLikeThis(const PlanOptions& options) {
   ASSIGN_OR_RETURN(const HostFacts here, GatherHostFacts(""));
-  return MakeTopology(std::vector<HostFacts>(static_cast<size_t>(ranks), here),
-                      0);
+  std::vector<HostFacts> hosts;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    hosts.push_back(here);
+    hosts.back().host_id = absl::StrCat(rank * options.nodes / options.ranks);
+  }
+  return MakeTopology(std::move(hosts), 0);
 }
 
-// Of a message over shared memory.
-size_t SliceBytes(int ranks, const Settings& settings) {
+// Of a message over shared memory among the ranks of a node.
+size_t SliceBytes(size_t ranks, const Settings& settings) {
+  const size_t links = std::max<size_t>(1, ranks - 1);
   const int lanes = CollectiveLanes(settings) + Communicator::kOwnLanes;
   return shm::Arena::ShapeFor(static_cast<size_t>(settings.arena_bytes),
-                              static_cast<size_t>((ranks - 1) * lanes))
+                              links * static_cast<size_t>(lanes))
       .slice_bytes;
 }
 
@@ -78,7 +85,7 @@ int64_t BlockCount(const PlanOptions& options, int64_t bytes) {
 }
 
 std::string RowText(int64_t bytes, const Plan& plan) {
-  return absl::StrFormat("%12d  %-20s %9d %9d  %-9s %12.2f\n", bytes,
+  return absl::StrFormat("%12d  %-26s %9d %9d  %-9s %12.2f\n", bytes,
                          std::string(plan.program->algorithm->name),
                          plan.sizes.segments, plan.sizes.slots,
                          std::string(EngineText(plan.engine)),
@@ -98,37 +105,47 @@ absl::StatusOr<PlanOptions> ParsePlanFlags(std::span<char* const> arguments) {
         return absl::InvalidArgumentError(
             absl::StrCat("plan: --ranks takes a number from 2 to ", kMostRanks,
                          ", not \"", value, "\""));
+    } else if (flag == "--nodes") {
+      if (!absl::SimpleAtoi(value, &options.nodes) || options.nodes < 1)
+        return absl::InvalidArgumentError(absl::StrCat(
+            "plan: --nodes takes a number from 1, not \"", value, "\""));
     } else if (flag == "--collective") {
       ASSIGN_OR_RETURN(options.collective, CollectiveOf(value));
     } else {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "plan: \"", arguments[i], "\" isn't --ranks N or --collective NAME"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("plan: \"", arguments[i],
+                       "\" isn't --ranks N, --nodes N or --collective NAME"));
     }
   }
+  if (options.nodes > options.ranks)
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan: ", options.ranks, " ranks (--ranks) don't fill ",
+                     options.nodes, " nodes (--nodes)"));
   return options;
 }
 
 absl::StatusOr<std::string> PlanTable(const PlanOptions& options,
                                       const Settings& settings) {
-  ASSIGN_OR_RETURN(const Topology topology, TopologyHere(options.ranks));
+  ASSIGN_OR_RETURN(const Topology topology, NodesLikeThis(options));
   ASSIGN_OR_RETURN(LinkModel model, ChosenModel(settings.tuning_file));
   model.ranks_per_core = RanksPerCore(topology);
   // Of no transport: nothing runs.
   const Routes routes(static_cast<size_t>(options.ranks));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Planner> planner,
-      Planner::Create({.membership = {.rank = 0, .ranks = options.ranks},
-                       .grid = &topology.grid,
-                       .routes = &routes,
-                       .settings = &settings,
-                       .model = model,
-                       .slice_bytes = SliceBytes(options.ranks, settings),
-                       .lanes = CollectiveLanes(settings)}));
+      Planner::Create(
+          {.membership = {.rank = 0, .ranks = options.ranks},
+           .grid = &topology.grid,
+           .routes = &routes,
+           .settings = &settings,
+           .model = model,
+           .slice_bytes = SliceBytes(topology.local_ranks().size(), settings),
+           .lanes = CollectiveLanes(settings)}));
   std::string text = absl::StrFormat(
-      "# %s of float32, %d ranks on this machine, constants: %s\n"
-      "#      bytes  algorithm             segments in flight  engine    "
-      "estimated us\n",
-      std::string(Name(options.collective)), options.ranks,
+      "# %s of float32, %d ranks on %d like this machine, constants: %s\n"
+      "#      bytes  algorithm                   segments in flight  engine"
+      "    estimated us\n",
+      std::string(Name(options.collective)), options.ranks, options.nodes,
       settings.tuning_file.empty() ? "built in" : settings.tuning_file);
   for (int64_t bytes = kLeastBytes; bytes <= kMostBytes; bytes *= kStep) {
     const BlockCounts counts = BlockCounts::Even(BlockCount(options, bytes));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
 //
-// `trnccl plan`: what a communicator of some ranks on this machine would choose
-// for each size of a call, and what it takes that to cost. Nothing runs.
+// `trnccl plan`: what a communicator of some ranks on this machine, or on nodes
+// like it, would choose for each size of a call, and what it takes that to
+// cost. Nothing runs.
 //
 // Thread rule: pure, apart from reading the environment and this machine.
 //
@@ -22,6 +23,7 @@ namespace trnccl::cli {
 
 struct PlanOptions {
   int ranks = 2;
+  int nodes = 1;
   Collective collective = Collective::kAllReduce;
 };
 

@@ -17,10 +17,12 @@ absl::StatusOr<PlanOptions> Parse(std::vector<std::string> words) {
   return ParsePlanFlags(arguments);
 }
 
-TEST(PlanFlags, TakeRanksAndCollective) {
-  const auto options = Parse({"--ranks", "5", "--collective", "all_gather"});
+TEST(PlanFlags, TakeRanksNodesAndCollective) {
+  const auto options =
+      Parse({"--ranks", "5", "--collective", "all_gather", "--nodes", "2"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->ranks, 5);
+  EXPECT_EQ(options->nodes, 2);
   EXPECT_EQ(options->collective, Collective::kAllGather);
 }
 
@@ -30,6 +32,8 @@ TEST(PlanFlags, RefuseWhatTheyDoNotKnow) {
                                              {"--ranks"},
                                              {"--ranks", "1"},
                                              {"--ranks", "many"},
+                                             {"--nodes", "0"},
+                                             {"--nodes", "3"},
                                              {"--collective", "scan"},
                                              {"--collective", "barrier"},
                                              {"--collective", "all_gather_v"}})
@@ -50,6 +54,12 @@ TEST(PlanTable, HasARowForEachSizeOfEachEvenCollective) {
       EXPECT_EQ(std::count(table->begin(), table->end(), '\n'), 2 + 13);
     }
   }
+}
+
+TEST(PlanTable, KnowsTheNodes) {
+  const auto table = PlanTable({.ranks = 8, .nodes = 2}, {});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_NE(table->find("hierarchical"), std::string::npos) << *table;
 }
 
 TEST(PlanTable, FollowsTheSettings) {

@@ -26,7 +26,7 @@ constexpr Subcommand kSubcommands[] = {
 };
 
 constexpr char kHelp[] =
-    R"(trnccl plan [--ranks N] [--collective NAME]
+    R"(trnccl plan [--ranks N] [--nodes N] [--collective NAME]
     What the library would choose for calls of all sizes on this machine.
     Takes the TRNCCL_ settings of the environment.
 trnccl tune [--out FILE] [--quick]

@@ -3,7 +3,8 @@
 #include "ccl/planner/planner.h"
 
 #include <algorithm>
-#include <limits>
+#include <tuple>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ccl/base/status_macros.h"
@@ -18,6 +19,10 @@ constexpr size_t kMaxPrograms = 256;
 
 // Segments down to this fraction of the largest are compared.
 constexpr int64_t kMostCut = 16;
+
+// So much longer a call may take where less crosses between nodes: what the
+// network does for others isn't in the model.
+constexpr double kWorthOfFewerBytes = 1.15;
 
 // The share of a plan's cost that asking for the engine may add to it.
 constexpr double kMostExchange = 0.25;
@@ -109,6 +114,7 @@ Planner::Choice Planner::Cut(const CompiledProgram& program,
   const bool pairs = call.collective == Collective::kAllToAllV;
   if (pairs) least = largest;
   const int64_t most_slots = std::max(1, options_.lanes / program.lanes());
+  const PlanCost cost(*program.algorithm, ShapeOf(call.root), options_.model);
   Choice best;
   for (int64_t cut = largest; cut >= least; cut /= 2) {
     const int64_t segments = SegmentsFor(block, cut);
@@ -117,30 +123,36 @@ Planner::Choice Planner::Cut(const CompiledProgram& program,
         .segments = segments,
         .slots = static_cast<int>(std::min(segments, most_slots))};
     const double seconds =
-        CostSeconds({.algorithm = program.algorithm,
-                     .shape = ShapeOf(call.root),
-                     .block_count = pairs ? largest : block,
-                     .element_bytes = static_cast<int64_t>(WireBytes(call)),
-                     .segment_count = sizes.segment_count,
-                     .segments_in_flight = pairs ? 1 : sizes.slots},
-                    options_.model);
+        cost.Seconds({.block_count = pairs ? largest : block,
+                      .element_bytes = static_cast<int64_t>(WireBytes(call)),
+                      .segment_count = sizes.segment_count,
+                      .segments_in_flight = pairs ? 1 : sizes.slots});
     if (best.algorithm == nullptr || seconds < best.seconds)
-      best = {program.algorithm, sizes, seconds};
+      best = {program.algorithm, sizes, seconds, cost.sent_across()};
   }
   return best;
 }
 
 absl::StatusOr<Planner::Choice> Planner::Choose(const CollectiveCall& call) {
-  Choice best;
+  std::vector<Choice> choices;
   for (const Algorithm& algorithm : Catalog()) {
     if (!MayUse(algorithm, call)) continue;
     const Choice choice = Cut(ProgramOf(algorithm, call.root), call);
-    if (choice.algorithm == nullptr) continue;
-    if (best.algorithm == nullptr || choice.seconds < best.seconds)
-      best = choice;
+    if (choice.algorithm != nullptr) choices.push_back(choice);
   }
-  if (best.algorithm == nullptr) return NoneLeft(call);
-  return best;
+  if (choices.empty()) return NoneLeft(call);
+  const auto cheaper = [](const Choice& a, const Choice& b) {
+    return a.seconds < b.seconds;
+  };
+  const double enough =
+      kWorthOfFewerBytes * std::ranges::min_element(choices, cheaper)->seconds;
+  return *std::ranges::min_element(
+      choices, [&](const Choice& a, const Choice& b) {
+        const bool a_dear = a.seconds > enough;
+        const bool b_dear = b.seconds > enough;
+        return std::tie(a_dear, a.sent_across, a.seconds) <
+               std::tie(b_dear, b.sent_across, b.seconds);
+      });
 }
 
 absl::Status Planner::NoneLeft(const CollectiveCall& call) const {
@@ -186,6 +198,9 @@ absl::StatusOr<const Plan*> Planner::PlanFor(const CollectiveCall& call) {
 
 EngineUse Planner::EngineUseOf(const CollectiveCall& call,
                                double plan_s) const {
+  // An engine is one node's.
+  if (options_.grid != nullptr && options_.grid->nodes.size() > 1)
+    return EngineUse::kNever;
   const auto block_bytes = static_cast<double>(call.output_counts.even_count) *
                            static_cast<double>(ElementBytes(call.type));
   if (options_.settings->engine_min_bytes > 0) {

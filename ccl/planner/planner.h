@@ -72,6 +72,7 @@ class Planner {
     const Algorithm* algorithm = nullptr;
     PlanSizes sizes;
     double seconds = 0;
+    double sent_across = 0;  // by a node, in blocks
   };
   absl::StatusOr<Choice> Choose(const CollectiveCall& call);
   // The cheapest of the ways to cut the call for this algorithm; no algorithm
