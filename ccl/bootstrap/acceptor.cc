@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "ccl/base/status_macros.h"
+#include "ccl/bootstrap/dial.h"
 #include "ccl/bootstrap/wire.h"
 
 namespace trnccl {
@@ -16,37 +16,6 @@ namespace {
 // once; further ones wait in the kernel's queue.
 constexpr int kVisitMs = 5'000;
 constexpr size_t kMaxVisitors = 64;
-
-// How long to try addresses that don't answer, and one of them at a time.
-constexpr int kConnectMs = 10'000;
-constexpr int kConnectAttemptMs = 3'000;
-
-absl::StatusOr<Socket> ConnectToAny(const std::vector<SocketAddress>& addresses,
-                                    const Patience& patience) {
-  const Deadline give_up =
-      Deadline::Earlier(patience.deadline, Deadline::After(kConnectMs));
-  while (true) {
-    std::vector<std::string> attempts;
-    bool all_refused = true;
-    for (const SocketAddress& address : addresses) {
-      const Deadline attempt =
-          Deadline::Earlier(give_up, Deadline::After(kConnectAttemptMs));
-      absl::StatusOr<Socket> socket =
-          Connect(address, {attempt, patience.abort});
-      if (socket.ok() || absl::IsAborted(socket.status()) ||
-          absl::IsResourceExhausted(socket.status())) {
-        return socket;
-      }
-      attempts.emplace_back(socket.status().message());
-      all_refused &= absl::IsUnavailable(socket.status());
-    }
-    if (all_refused || give_up.expired()) {
-      return absl::UnavailableError(
-          absl::StrCat("no server at ", ToString(addresses), " (",
-                       absl::StrJoin(attempts, "; "), ")"));
-    }
-  }
-}
 
 }  // namespace
 
@@ -141,7 +110,7 @@ absl::Status Acceptor::FinishStage(Visitor* visitor) {
 
 absl::StatusOr<Socket> Visit(const std::vector<SocketAddress>& addresses,
                              const Secret& secret, const Patience& patience) {
-  ASSIGN_OR_RETURN(Socket socket, ConnectToAny(addresses, patience));
+  ASSIGN_OR_RETURN(Socket socket, Dial(addresses, patience));
   const auto talk = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const ClientHandshake handshake,
                      ClientHandshake::Start(secret));

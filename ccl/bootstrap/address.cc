@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,8 +17,18 @@
 namespace trnccl {
 namespace {
 
+constexpr SocketAddress::Family kFamilies[] = {SocketAddress::Family::kIpv4,
+                                               SocketAddress::Family::kIpv6};
+
 size_t IpBytes(SocketAddress::Family family) {
   return family == SocketAddress::Family::kIpv4 ? 4 : 16;
+}
+
+size_t CountOf(const std::vector<SocketAddress>& addresses,
+               SocketAddress::Family family) {
+  return static_cast<size_t>(std::count_if(
+      addresses.begin(), addresses.end(),
+      [family](const SocketAddress& a) { return a.family == family; }));
 }
 
 }  // namespace
@@ -120,34 +132,72 @@ std::string ToString(const std::vector<SocketAddress>& addresses) {
                        });
 }
 
+std::vector<SocketAddress> FirstThatFit(
+    const std::vector<SocketAddress>& addresses) {
+  std::vector<SocketAddress> fit;
+  size_t bytes = 0;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    // The first of a family that's still to come keeps its room.
+    size_t kept = 0;
+    for (const auto family : kFamilies) {
+      const bool to_come =
+          family != addresses[i].family && CountOf(fit, family) == 0 &&
+          CountOf(
+              {addresses.begin() + static_cast<ptrdiff_t>(i), addresses.end()},
+              family) > 0;
+      if (to_come) kept += IpBytes(family);
+    }
+    if (bytes + IpBytes(addresses[i].family) + kept > kMaxIpBytes) continue;
+    bytes += IpBytes(addresses[i].family);
+    fit.push_back(addresses[i]);
+  }
+  return fit;
+}
+
 void WriteAddresses(const std::vector<SocketAddress>& addresses,
                     WireWriter* writer) {
-  TRNCCL_CHECK(!addresses.empty() && addresses.size() <= kMaxAddresses);
-  writer->U8(static_cast<uint8_t>(addresses.size()));
-  for (const SocketAddress& address : addresses) {
-    writer->U8(static_cast<uint8_t>(address.family));
-    writer->Raw({reinterpret_cast<const char*>(address.ip.data()),
-                 IpBytes(address.family)});
-    writer->U32(address.port);
+  TRNCCL_CHECK(!addresses.empty());
+  for (const auto family : kFamilies) {
+    writer->U8(static_cast<uint8_t>(CountOf(addresses, family)));
   }
+  const uint16_t port = addresses.front().port;
+  writer->U32(port);
+  size_t bytes = 0;
+  for (const auto family : kFamilies) {
+    for (const SocketAddress& address : addresses) {
+      if (address.family != family) continue;
+      TRNCCL_CHECK(address.port == port);
+      writer->Raw(
+          {reinterpret_cast<const char*>(address.ip.data()), IpBytes(family)});
+      bytes += IpBytes(family);
+    }
+  }
+  TRNCCL_CHECK(bytes <= kMaxIpBytes);
 }
 
 std::optional<std::vector<SocketAddress>> ReadAddresses(WireReader* reader) {
-  const size_t count = reader->U8();
-  if (count == 0 || count > kMaxAddresses) return std::nullopt;
-  std::vector<SocketAddress> addresses(count);
-  for (SocketAddress& address : addresses) {
-    address.family = static_cast<SocketAddress::Family>(reader->U8());
-    if (address.family != SocketAddress::Family::kIpv4 &&
-        address.family != SocketAddress::Family::kIpv6) {
-      return std::nullopt;
-    }
-    const std::string_view ip = reader->Raw(IpBytes(address.family));
-    std::copy(ip.begin(), ip.end(), address.ip.begin());
-    const uint32_t port = reader->U32();
-    if (!reader->ok() || port == 0 || port > UINT16_MAX) return std::nullopt;
-    address.port = static_cast<uint16_t>(port);
+  size_t counts[std::size(kFamilies)];
+  size_t bytes = 0;
+  for (size_t i = 0; i < std::size(kFamilies); ++i) {
+    counts[i] = reader->U8();
+    bytes += counts[i] * IpBytes(kFamilies[i]);
   }
+  const uint32_t port = reader->U32();
+  if (!reader->ok() || bytes == 0 || bytes > kMaxIpBytes || port == 0 ||
+      port > UINT16_MAX) {
+    return std::nullopt;
+  }
+  std::vector<SocketAddress> addresses;
+  for (size_t i = 0; i < std::size(kFamilies); ++i) {
+    for (size_t k = 0; k < counts[i]; ++k) {
+      const std::string_view ip = reader->Raw(IpBytes(kFamilies[i]));
+      SocketAddress& address = addresses.emplace_back();
+      address.family = kFamilies[i];
+      std::copy(ip.begin(), ip.end(), address.ip.begin());
+      address.port = static_cast<uint16_t>(port);
+    }
+  }
+  if (!reader->ok()) return std::nullopt;
   return addresses;
 }
 

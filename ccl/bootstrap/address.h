@@ -23,8 +23,8 @@
 
 namespace trnccl {
 
-// Of one rank, in a unique id or a hello.
-inline constexpr size_t kMaxAddresses = 4;
+// Of one rank, in a unique id or a hello: 24 of IPv4, or 6 of IPv6.
+inline constexpr size_t kMaxIpBytes = 96;
 
 struct SocketAddress {
   enum class Family : uint8_t { kIpv4 = 4, kIpv6 = 6 };
@@ -56,9 +56,15 @@ struct SocketAddress {
 // "10.0.0.1:4000, [::1]:4000"
 std::string ToString(const std::vector<SocketAddress>& addresses);
 
+// As many of them as fit kMaxIpBytes, in their order; one of each family that
+// is there, whatever their order.
+std::vector<SocketAddress> FirstThatFit(
+    const std::vector<SocketAddress>& addresses);
+
+// They share one port and fit kMaxIpBytes.
 void WriteAddresses(const std::vector<SocketAddress>& addresses,
                     WireWriter* writer);
-// 1 to kMaxAddresses of them, each with a port; otherwise nothing.
+// What WriteAddresses wrote, IPv4 first, at least one; otherwise nothing.
 std::optional<std::vector<SocketAddress>> ReadAddresses(WireReader* reader);
 
 }  // namespace trnccl

@@ -2,6 +2,10 @@
 // Copyright (c) The trnccl Authors
 #include "ccl/bootstrap/address.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace trnccl {
@@ -41,15 +45,31 @@ TEST(SocketAddress, KnowsItsKind) {
 
 TEST(SocketAddress, TravelsWithoutItsScope) {
   const std::vector<SocketAddress> addresses = {
-      *SocketAddress::Parse("10.1.2.3:4"),
-      *SocketAddress::Parse("[fe80::1%7]:8")};
+      *SocketAddress::Parse("[fe80::1%7]:8"),
+      *SocketAddress::Parse("10.1.2.3:8")};
   WireWriter writer;
   WriteAddresses(addresses, &writer);
   WireReader reader(writer.bytes());
   const auto read = ReadAddresses(&reader);
   ASSERT_TRUE(read.has_value());
   EXPECT_TRUE(reader.Finished());
-  EXPECT_EQ(ToString(*read), "10.1.2.3:4, [fe80::1]:8");
+  EXPECT_EQ(ToString(*read), "10.1.2.3:8, [fe80::1]:8");
+}
+
+TEST(SocketAddress, AsManyTravelAsFitAndBothFamiliesDo) {
+  std::vector<SocketAddress> addresses(30, *SocketAddress::Parse("10.1.2.3:8"));
+  EXPECT_EQ(FirstThatFit(addresses).size(), 24u);
+  addresses.insert(addresses.end(), 10,
+                   *SocketAddress::Parse("[2001:db8::1]:8"));
+  const std::vector<SocketAddress> fit = FirstThatFit(addresses);
+  EXPECT_EQ(fit.size(), 21u);
+  EXPECT_EQ(fit.back(), addresses.back());
+  WireWriter writer;
+  WriteAddresses(fit, &writer);
+  WireReader reader(writer.bytes());
+  EXPECT_EQ(ReadAddresses(&reader), fit);
+  std::reverse(addresses.begin(), addresses.end());
+  EXPECT_EQ(FirstThatFit(addresses).size(), 9u);  // 5 of IPv6, 4 of IPv4
 }
 
 TEST(SocketAddress, BadBytesAreRefused) {
@@ -66,11 +86,11 @@ TEST(SocketAddress, BadBytesAreRefused) {
     WireReader reader(bad);
     return !ReadAddresses(&reader).has_value();
   };
-  EXPECT_TRUE(refused(0, 0));  // none
-  EXPECT_TRUE(refused(0, 5));  // too many
-  EXPECT_TRUE(refused(1, 5));  // no such family
-  EXPECT_TRUE(refused(6, 0));  // port 0
-  EXPECT_TRUE(refused(8, 1));  // port beyond 16 bits
+  EXPECT_TRUE(refused(0, 0));   // none
+  EXPECT_TRUE(refused(0, 25));  // too many
+  EXPECT_TRUE(refused(1, 6));   // too many with the other
+  EXPECT_TRUE(refused(2, 0));   // port 0
+  EXPECT_TRUE(refused(4, 1));   // port beyond 16 bits
 }
 
 }  // namespace

@@ -62,7 +62,8 @@ Grade GradeOf(const NetworkInterface& interface) {
     return Grade::kLoopback;
   }
   for (std::string_view prefix :
-       {"docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "lxc"}) {
+       {"docker", "podman", "virbr", "vnet", "veth", "br-", "cni", "flannel",
+        "cali", "kube", "lxc", "lxd"}) {
     if (std::string_view(interface.name).starts_with(prefix)) {
       return Grade::kVirtual;
     }
@@ -102,6 +103,25 @@ std::string Objection(const NetworkInterface& interface,
     return "no address of the wanted family";
   }
   return "";
+}
+
+// Those without objection; unless they're named, of the best grade there is.
+std::vector<const NetworkInterface*> BestThatFit(
+    const std::vector<NetworkInterface>& interfaces,
+    const InterfaceChoice& choice) {
+  std::vector<const NetworkInterface*> fit;
+  Grade best = Grade::kLoopback;
+  for (const NetworkInterface& interface : interfaces) {
+    if (!Objection(interface, choice).empty()) continue;
+    fit.push_back(&interface);
+    best = std::min(best, GradeOf(interface));
+  }
+  if (!NameFilter(choice.names).selects()) {
+    std::erase_if(fit, [best](const NetworkInterface* interface) {
+      return GradeOf(*interface) != best;
+    });
+  }
+  return fit;
 }
 
 absl::Status NoneLeft(const std::vector<NetworkInterface>& interfaces,
@@ -150,19 +170,8 @@ absl::StatusOr<std::vector<NetworkInterface>> ListInterfaces() {
 absl::StatusOr<std::vector<SocketAddress>> ChooseAddresses(
     const std::vector<NetworkInterface>& interfaces,
     const InterfaceChoice& choice) {
-  std::vector<const NetworkInterface*> fit;
-  for (const NetworkInterface& interface : interfaces) {
-    if (Objection(interface, choice).empty()) fit.push_back(&interface);
-  }
+  const auto fit = BestThatFit(interfaces, choice);
   if (fit.empty()) return NoneLeft(interfaces, choice);
-  if (!NameFilter(choice.names).selects()) {
-    Grade best = Grade::kLoopback;
-    for (const auto* interface : fit)
-      best = std::min(best, GradeOf(*interface));
-    std::erase_if(fit, [best](const auto* interface) {
-      return GradeOf(*interface) != best;
-    });
-  }
   std::vector<SocketAddress> addresses;
   for (const NetworkInterface* interface : fit) {
     for (const auto& address : UsableAddresses(*interface, choice.family)) {
@@ -177,8 +186,7 @@ absl::StatusOr<std::vector<SocketAddress>> ChooseAddresses(
     std::erase_if(addresses,
                   [](const SocketAddress& a) { return a.IsLinkLocal(); });
   }
-  if (addresses.size() > kMaxAddresses) addresses.resize(kMaxAddresses);
-  return addresses;
+  return FirstThatFit(addresses);
 }
 
 absl::StatusOr<std::vector<SocketAddress>> WithScopes(
@@ -191,13 +199,13 @@ absl::StatusOr<std::vector<SocketAddress>> WithScopes(
       continue;
     }
     ASSIGN_OR_RETURN(const auto interfaces, ListInterfaces());
-    for (const NetworkInterface& interface : interfaces) {
-      if (!Objection(interface, choice).empty()) continue;
-      for (const SocketAddress& own : interface.addresses) {
-        if (!own.IsLinkLocal()) continue;
-        scoped.push_back(address);
-        scoped.back().scope_id = own.scope_id;
-      }
+    for (const NetworkInterface* interface : BestThatFit(interfaces, choice)) {
+      const auto own =
+          std::find_if(interface->addresses.begin(), interface->addresses.end(),
+                       [](const SocketAddress& a) { return a.IsLinkLocal(); });
+      if (own == interface->addresses.end()) continue;
+      scoped.push_back(address);
+      scoped.back().scope_id = own->scope_id;
     }
   }
   return scoped;

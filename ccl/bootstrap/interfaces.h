@@ -37,9 +37,9 @@ struct InterfaceChoice {
 
 absl::StatusOr<std::vector<NetworkInterface>> ListInterfaces();
 
-// 1 to kMaxAddresses addresses, the best first: of interfaces that are up,
-// match, and are of the best kind present (physical, else virtual such as
-// docker, virbr and veth, else loopback; all kinds if names ask for them).
+// Addresses, as many as a unique id holds, the best first: of interfaces that
+// are up, match, and are of the best kind present (physical, else virtual such
+// as docker, virbr and veth, else loopback; all kinds if names ask for them).
 // IPv4 comes before IPv6, link-local only where there is nothing else. The
 // error lists all candidates and why each was left out.
 absl::StatusOr<std::vector<SocketAddress>> ChooseAddresses(
@@ -47,7 +47,7 @@ absl::StatusOr<std::vector<SocketAddress>> ChooseAddresses(
     const InterfaceChoice& choice);
 
 // Gives each link-local address without a scope this machine's own: one address
-// for every interface that `choice` allows and that has a link-local address.
+// for every interface, chosen as above, that has a link-local address.
 absl::StatusOr<std::vector<SocketAddress>> WithScopes(
     const std::vector<SocketAddress>& addresses, const InterfaceChoice& choice);
 

@@ -55,6 +55,24 @@ Verdict ParseVerdict(const TreeFrame& frame) {
   return verdict;
 }
 
+// Most who reach the root reach this rank by the interface that does; some
+// only by another one.
+absl::StatusOr<std::vector<Socket>> ListenWhere(const Socket& root,
+                                                const InterfaceChoice& choice) {
+  ASSIGN_OR_RETURN(SocketAddress address, root.LocalAddress());
+  address.port = 0;
+  std::vector<SocketAddress> addresses = {address};
+  if (!address.IsLoopback()) {
+    ASSIGN_OR_RETURN(const auto interfaces, ListInterfaces());
+    const auto others = ChooseAddresses(interfaces, choice);
+    for (const SocketAddress& other :
+         others.ok() ? *others : std::vector<SocketAddress>()) {
+      if (other != address) addresses.push_back(other);
+    }
+  }
+  return ListenOnOnePort(FirstThatFit(addresses));
+}
+
 class Rendezvous {
  public:
   Rendezvous(const UniqueId& id, Membership me, const BootstrapOptions& options)
@@ -140,15 +158,12 @@ absl::Status Rendezvous::EnterAsMember() {
                    WithScopes(id_.addresses, options_.interfaces));
   ASSIGN_OR_RETURN(Socket root,
                    Visit(addresses, id_.secret, options_.patience));
-  // Whoever reaches the root will reach this rank by the interface that does.
-  ASSIGN_OR_RETURN(SocketAddress address, root.LocalAddress());
-  address.port = 0;
-  std::vector<Socket> listeners(1);
-  ASSIGN_OR_RETURN(listeners[0], Listen(address));
-  ASSIGN_OR_RETURN(address, listeners[0].LocalAddress());
+  ASSIGN_OR_RETURN(std::vector<Socket> listeners,
+                   ListenWhere(root, options_.interfaces));
+  ASSIGN_OR_RETURN(const auto own_addresses, AddressesOf(listeners));
   acceptor_.emplace(std::move(listeners), id_.secret);
-  RETURN_IF_ERROR(
-      SendFrame(root, SerializeHello(OwnHello({address})), options_.patience));
+  RETURN_IF_ERROR(SendFrame(root, SerializeHello(OwnHello(own_addresses)),
+                            options_.patience));
   ASSIGN_OR_RETURN(const std::string bytes,
                    ReceiveFrame(root, kMaxReplyBytes, options_.patience));
   const std::optional<JoinReply> reply = ParseReply(bytes);

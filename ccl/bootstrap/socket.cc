@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ccl/base/status_macros.h"
 #include "ccl/bootstrap/wire.h"
 
@@ -27,6 +28,8 @@ constexpr size_t kReceiveStepBytes = 1 << 20;
 
 constexpr int kBacklog = 4096;
 
+constexpr int kPortTries = 16;
+
 absl::Status SystemError(std::string_view what, int error) {
   const std::string text = absl::StrCat(
       absl::string_view(what.data(), what.size()), ": ", strerror(error));
@@ -36,6 +39,7 @@ absl::Status SystemError(std::string_view what, int error) {
   }
   if (error == ENOBUFS || error == ENOMEM)
     return absl::ResourceExhaustedError(text);
+  if (error == EADDRINUSE) return absl::AlreadyExistsError(text);
   return absl::UnavailableError(text);
 }
 
@@ -138,32 +142,83 @@ absl::StatusOr<Socket> Accept(const Socket& listener) {
   }
 }
 
-absl::StatusOr<Socket> Connect(const SocketAddress& address,
-                               const Patience& patience) {
+absl::StatusOr<std::vector<Socket>> ListenOnOnePort(
+    std::vector<SocketAddress> addresses) {
+  std::vector<std::string> refusals;
+  // Another socket may have the port at another address: a few tries.
+  for (int tries = 0; tries < kPortTries; ++tries) {
+    std::vector<Socket> listeners;
+    refusals.clear();
+    bool taken = false;
+    for (SocketAddress& address : addresses) {
+      address.port = 0;
+      if (!listeners.empty()) {
+        ASSIGN_OR_RETURN(const SocketAddress bound,
+                         listeners.front().LocalAddress());
+        address.port = bound.port;
+      }
+      absl::StatusOr<Socket> listener = Listen(address);
+      if (listener.ok()) {
+        listeners.push_back(*std::move(listener));
+        continue;
+      }
+      if (absl::IsResourceExhausted(listener.status()))
+        return listener.status();
+      taken |= absl::IsAlreadyExists(listener.status());
+      refusals.emplace_back(listener.status().message());
+    }
+    if (!listeners.empty() && !taken) return listeners;
+  }
+  return absl::UnavailableError(absl::StrJoin(refusals, "; "));
+}
+
+absl::StatusOr<std::vector<SocketAddress>> AddressesOf(
+    const std::vector<Socket>& listeners) {
+  std::vector<SocketAddress> addresses;
+  for (const Socket& listener : listeners) {
+    ASSIGN_OR_RETURN(const SocketAddress address, listener.LocalAddress());
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+absl::StatusOr<Socket> StartConnect(const SocketAddress& address) {
   ASSIGN_OR_RETURN(Socket socket, OpenStream(address));
   SetNoDelay(socket);
   sockaddr_storage storage;
   const socklen_t bytes = address.ToSockaddr(&storage);
-  const std::string what = absl::StrCat("connect to ", address.ToString());
-  int error = 0;
   if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&storage),
-              bytes) != 0) {
-    error = errno;
+              bytes) == 0) {
+    return socket;
   }
   // An interrupted connect goes on by itself, like one in progress.
-  while (error == EINPROGRESS || error == EINTR || error == EALREADY) {
+  if (errno == EINPROGRESS || errno == EINTR) return socket;
+  return SystemError(absl::StrCat("connect to ", address.ToString()), errno);
+}
+
+absl::StatusOr<bool> IsConnected(const Socket& socket) {
+  pollfd fd{socket.fd(), POLLOUT, 0};
+  if (poll(&fd, 1, 0) != 1) return false;
+  int error = 0;
+  socklen_t bytes = sizeof(error);
+  getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+  if (error == 0) return true;
+  return SystemError(absl::StrCat("connect to ", socket.peer()), error);
+}
+
+absl::StatusOr<Socket> Connect(const SocketAddress& address,
+                               const Patience& patience) {
+  ASSIGN_OR_RETURN(Socket socket, StartConnect(address));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool connected, IsConnected(socket));
+    if (connected) return socket;
     const absl::Status waited = WaitFor(socket, POLLOUT, patience);
     if (!waited.ok()) {
       return absl::Status(waited.code(),
-                          absl::StrCat(what, ": ", waited.message()));
+                          absl::StrCat("connect to ", address.ToString(), ": ",
+                                       waited.message()));
     }
-    pollfd fd{socket.fd(), POLLOUT, 0};
-    if (poll(&fd, 1, 0) != 1) continue;
-    socklen_t error_bytes = sizeof(error);
-    getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &error_bytes);
   }
-  if (error != 0) return SystemError(what, error);
-  return socket;
 }
 
 void PollSlice(pollfd* fds, size_t count, const Patience& patience) {

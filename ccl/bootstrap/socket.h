@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -62,9 +63,22 @@ class Socket {
 // Binds and listens. Port 0 lets the kernel choose, which no one can take away.
 absl::StatusOr<Socket> Listen(const SocketAddress& address);
 
+// On the addresses that this machine has, all at one port; the error tells why
+// there's none.
+absl::StatusOr<std::vector<Socket>> ListenOnOnePort(
+    std::vector<SocketAddress> addresses);
+
+absl::StatusOr<std::vector<SocketAddress>> AddressesOf(
+    const std::vector<Socket>& listeners);
+
 // Takes one connection; a closed Socket if none is waiting. An error means that
 // the listener is of no use any more (no descriptors, for one).
 absl::StatusOr<Socket> Accept(const Socket& listener);
+
+// Begins to connect, without waiting. Unavailable if it's unreachable.
+absl::StatusOr<Socket> StartConnect(const SocketAddress& address);
+// Whether what StartConnect began has ended well; Unavailable if it failed.
+absl::StatusOr<bool> IsConnected(const Socket& socket);
 
 // Unavailable if it's refused or unreachable.
 absl::StatusOr<Socket> Connect(const SocketAddress& address,

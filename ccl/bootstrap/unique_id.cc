@@ -17,7 +17,7 @@ namespace trnccl {
 namespace {
 
 constexpr std::string_view kMagic = "TRNCCLID";
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 
 struct Offer {
   std::vector<Socket> listeners;
@@ -88,12 +88,8 @@ absl::StatusOr<UniqueId> CreateUniqueId(const InterfaceChoice& choice) {
   UniqueId id;
   Offer offer;
   offer.process = getpid();
-  for (const SocketAddress& address : addresses) {
-    ASSIGN_OR_RETURN(Socket listener, Listen(address));
-    ASSIGN_OR_RETURN(SocketAddress bound, listener.LocalAddress());
-    id.addresses.push_back(bound);
-    offer.listeners.push_back(std::move(listener));
-  }
+  ASSIGN_OR_RETURN(offer.listeners, ListenOnOnePort(addresses));
+  ASSIGN_OR_RETURN(id.addresses, AddressesOf(offer.listeners));
   ASSIGN_OR_RETURN(const std::string secret, RandomBytes(kSecretBytes));
   std::copy(secret.begin(), secret.end(), id.secret.begin());
   MutexLock lock(TheOffers().mutex);

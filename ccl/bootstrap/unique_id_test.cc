@@ -30,10 +30,18 @@ TEST(UniqueId, ReadsBackFromItsBytes) {
   EXPECT_THAT(TakeListeners(read), SizeIs(id.addresses.size()));
 }
 
-TEST(UniqueId, FourIpv6AddressesFit) {
+TEST(UniqueId, AddressesOfTwentyInterfacesFit) {
   UniqueId id;
-  id.addresses.assign(kMaxAddresses, *SocketAddress::Parse("[2001:db8::1]:9"));
+  id.addresses.assign(20, *SocketAddress::Parse("10.0.0.1:9"));
+  id.addresses.push_back(*SocketAddress::Parse("[2001:db8::1]:9"));
   EXPECT_EQ(UniqueId::Parse(id.Serialize())->addresses, id.addresses);
+}
+
+TEST(UniqueId, HasOnePort) {
+  const UniqueId id = CreateUniqueId({"lo", SocketFamily::kAny}).value();
+  for (const SocketAddress& address : id.addresses) {
+    EXPECT_EQ(address.port, id.addresses.front().port);
+  }
 }
 
 TEST(UniqueId, TextHidesTheSecret) {
@@ -55,7 +63,7 @@ TEST(UniqueId, DamagedBytesAreRefused) {
   EXPECT_THAT(refusal(0, 'X'), HasSubstr("not a trnccl unique id"));
   EXPECT_THAT(refusal(8, 9), HasSubstr("another version"));
   EXPECT_THAT(refusal(25, 0), HasSubstr("damaged"));
-  EXPECT_THAT(refusal(25, 5), HasSubstr("damaged"));
+  EXPECT_THAT(refusal(25, 25), HasSubstr("damaged"));
   EXPECT_THAT(refusal(26, 7), HasSubstr("damaged"));
   EXPECT_THAT(refusal(127, 1), HasSubstr("damaged"));
   EXPECT_FALSE(UniqueId::Parse(std::string(128, '\0')).ok());
