@@ -4,8 +4,11 @@
 
 #include <dirent.h>
 
+#include <algorithm>
 #include <functional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -57,6 +60,14 @@ void ExchangeAll(Bootstrap& bootstrap, int rounds) {
       EXPECT_EQ((*all)[static_cast<size_t>(rank)], BlobOf(rank, round));
     }
   }
+}
+
+int OpenDescriptors() {
+  DIR* folder = opendir("/proc/self/fd");
+  int count = 0;
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
 }
 
 class BootstrapOfSize : public ::testing::TestWithParam<int> {};
@@ -133,12 +144,43 @@ TEST(Bootstrap, SeveralAtOnceDoNotMix) {
   });
 }
 
-int OpenDescriptors() {
-  DIR* folder = opendir("/proc/self/fd");
-  int count = 0;
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
-  return count;
+// How far the rank is from the root, by what all ranks told of their parents.
+int DepthOf(int rank, const std::vector<std::string>& parents) {
+  int depth = -1;
+  for (; rank >= 0; ++depth) {
+    rank = std::stoi(parents[static_cast<size_t>(rank)]);
+  }
+  return depth;
+}
+
+// Up the tree and down again is an exchange.
+TEST(Bootstrap, TakesTwoSocketsARankAndTwoLogRoundsFor256Ranks) {
+  constexpr int kMany = 256;
+  const int before = OpenDescriptors();
+  int while_open = 0;
+  std::vector<std::string> parents;
+  const UniqueId id = NewId();
+  OnThreads(kMany, [&](int rank) {
+    auto bootstrap = Bootstrap::Connect(id, {rank, kMany}, Options());
+    ASSERT_TRUE(bootstrap.ok()) << bootstrap.status();
+    const auto all = (*bootstrap)
+                         ->AllGather(absl::StrCat((*bootstrap)->parent().rank),
+                                     Deadline::After(60'000));
+    ASSERT_TRUE(all.ok()) << all.status();
+    if (rank == 0) {
+      parents = *all;
+      while_open = OpenDescriptors();
+    }
+    ASSERT_TRUE((*bootstrap)->Barrier(Deadline::After(60'000)).ok());
+  });
+  // Both ends of the links are this process's.
+  EXPECT_EQ(while_open - before, 2 * (kMany - 1));
+  int depth = 0;
+  for (int rank = 0; rank < kMany; ++rank) {
+    depth = std::max(depth, DepthOf(rank, parents));
+  }
+  EXPECT_EQ(depth, 8);
+  EXPECT_EQ(OpenDescriptors(), before);
 }
 
 TEST(Bootstrap, FiftyTimesInOneProcessLeavesNothing) {
