@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kBootIdFile = "/proc/sys/kernel/random/boot_id";
 constexpr absl::string_view kFirstWord = "trnccl-host";
-constexpr absl::string_view kVersion = "1";
+constexpr absl::string_view kVersion = "2";
 constexpr size_t kMaxTextBytes = 256 << 10;
 constexpr size_t kMaxNameChars = 4096;
 
@@ -117,6 +117,7 @@ absl::StatusOr<HostFacts> GatherHostFacts(const std::string& host_id) {
   ASSIGN_OR_RETURN(facts.cpus, AllowedCpus());
   facts.cores = Groups(facts.cpus, "topology/thread_siblings_list");
   facts.l3_groups = Groups(facts.cpus, "cache/index3/shared_cpu_list");
+  facts.nics = ListNics("/sys");
   return facts;
 }
 
@@ -125,12 +126,14 @@ std::string HostFactsText(const HostFacts& facts) {
       kFirstWord, " ", kVersion, "\nhost_id ", absl::CHexEscape(facts.host_id),
       "\nhostname ", absl::CHexEscape(facts.hostname), "\npid ", facts.pid,
       "\ncpus ", CpuSetText(facts.cpus), "\ncores ", CpuSetsText(facts.cores),
-      "\nl3_groups ", CpuSetsText(facts.l3_groups), "\n");
+      "\nl3_groups ", CpuSetsText(facts.l3_groups), "\nnics ",
+      NicsText(facts.nics), "\n");
 }
 
 absl::StatusOr<HostFacts> ParseHostFacts(std::string_view text) {
   constexpr std::array<absl::string_view, kHostFactsLines> kKeys = {
-      kFirstWord, "host_id", "hostname", "pid", "cpus", "cores", "l3_groups"};
+      kFirstWord, "host_id", "hostname",  "pid",
+      "cpus",     "cores",   "l3_groups", "nics"};
   if (text.size() > kMaxTextBytes) return Malformed("the text is too long");
   const std::vector<absl::string_view> lines =
       absl::StrSplit(absl::string_view(text.data(), text.size()), '\n');
@@ -159,6 +162,7 @@ absl::StatusOr<HostFacts> ParseHostFacts(std::string_view text) {
   ASSIGN_OR_RETURN(facts.cpus, ParseCpuSet(view(4)));
   ASSIGN_OR_RETURN(facts.cores, ParseCpuSets(view(5)));
   ASSIGN_OR_RETURN(facts.l3_groups, ParseCpuSets(view(6)));
+  ASSIGN_OR_RETURN(facts.nics, ParseNics(view(7)));
   // Whatever the parsers above let through, there's one way to write a fact.
   if (HostFactsText(facts) != text) return Malformed("not as written here");
   return facts;

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "ccl/topology/cpu_set.h"
+#include "ccl/topology/nics.h"
 
 namespace trnccl {
 
@@ -30,6 +31,7 @@ struct HostFacts {
   // empty where the kernel doesn't tell.
   std::vector<CpuSet> cores;
   std::vector<CpuSet> l3_groups;
+  std::vector<Nic> nics;  // those on the PCI bus
 
   bool operator==(const HostFacts&) const = default;
 };
@@ -40,7 +42,7 @@ absl::StatusOr<HostFacts> GatherHostFacts(const std::string& host_id);
 
 // Lines, the first with the form's version.
 std::string HostFactsText(const HostFacts& facts);
-inline constexpr int kHostFactsLines = 7;
+inline constexpr int kHostFactsLines = 8;
 
 // Strict: takes exactly what HostFactsText() of this version writes.
 absl::StatusOr<HostFacts> ParseHostFacts(std::string_view text);

@@ -18,12 +18,14 @@ HostFacts MadeUp() {
           .pid = 4711,
           .cpus = {0, 1, 2, 3},
           .cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}},
-          .l3_groups = {{0, 1, 2, 3, 4, 5, 6, 7}}};
+          .l3_groups = {{0, 1, 2, 3, 4, 5, 6, 7}},
+          .nics = {{.name = "eth0", .pci = "0000:00:05.0", .mbps = 25000},
+                   {.name = "rdma0", .state = Nic::State::kDown}}};
 }
 
 constexpr char kPlain[] =
-    "trnccl-host 1\nhost_id a\nhostname b\npid 1\ncpus 0-1\ncores 0;1\n"
-    "l3_groups 0-1\n";
+    "trnccl-host 2\nhost_id a\nhostname b\npid 1\ncpus 0-1\ncores 0;1\n"
+    "l3_groups 0-1\nnics e,0000:00:05.0,10,up\n";
 
 TEST(HostFacts, TellOfThisProcess) {
   const absl::StatusOr<HostFacts> facts = GatherHostFacts("");
@@ -73,10 +75,10 @@ TEST(HostFacts, ComeBackFromTheirText) {
 
 TEST(HostFacts, RefuseOtherVersionsByName) {
   std::string text = kPlain;
-  text[12] = '2';
+  text[12] = '1';
   const auto facts = ParseHostFacts(text);
   ASSERT_FALSE(facts.ok());
-  EXPECT_NE(facts.status().message().find("version \"2\" isn't 1"),
+  EXPECT_NE(facts.status().message().find("version \"1\" isn't 2"),
             absl::string_view::npos)
       << facts.status();
 }
@@ -98,6 +100,11 @@ TEST(HostFacts, RefuseTextThatTheyDidNotWrite) {
            {"pid 1", "pid x"},
            {"pid 1", "pid 99999999999999999999"},
            {"cpus 0-1", "cpus 0,1"},
+           {",10,", ",010,"},
+           {",10,", ",-10,"},
+           {",up", ",sideways"},
+           {"00:05.0", "00:05"},
+           {"nics e", "nics e;"},
            {"cpus 0-1", "cpus 0-16384"},
            {"host_id a", "host_id \\q"},
            {"host_id a", "host_id \\x61"},

@@ -209,7 +209,8 @@ std::string TopologyJson(const Topology& topology) {
         ", \"hostname\": ", JsonText(facts.hostname), ", \"pid\": ", facts.pid,
         ", \"cpus\": \"", CpuSetText(facts.cpus), "\", \"cores\": \"",
         CpuSetsText(facts.cores), "\", \"l3_groups\": \"",
-        CpuSetsText(facts.l3_groups), "\"}"));
+        CpuSetsText(facts.l3_groups),
+        "\", \"nics\": ", JsonText(NicsText(facts.nics)), "}"));
   }
   return absl::StrCat("{\"version\": 1,\n \"nodes\": [\n  ",
                       absl::StrJoin(nodes, ",\n  "), "],\n \"ranks\": [\n  ",

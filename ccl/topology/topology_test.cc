@@ -161,9 +161,11 @@ TEST(TopologyJson, ShowsNodesAndRanks) {
   {"ranks": [1], "own_core": true}],
  "ranks": [
   {"rank": 0, "host_id": "a\"\u000a", "hostname": "host of a\"\u000a",)"
-            R"( "pid": 1, "cpus": "0", "cores": "", "l3_groups": ""},
+            R"( "pid": 1, "cpus": "0", "cores": "", "l3_groups": "",)"
+            R"( "nics": ""},
   {"rank": 1, "host_id": "b", "hostname": "host of b",)"
-            R"( "pid": 1, "cpus": "0-1", "cores": "", "l3_groups": ""}]}
+            R"( "pid": 1, "cpus": "0-1", "cores": "", "l3_groups": "",)"
+            R"( "nics": ""}]}
 )");
 }
 
