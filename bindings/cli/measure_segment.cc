@@ -23,13 +23,12 @@ class TinySegments {
       : shape_(shape),
         input_(kSegments, 1.5f),
         output_(kSegments),
-        executor_(shape) {
-    Routes routes(static_cast<size_t>(shape.ranks));
-    routes[static_cast<size_t>(1 - shape.rank)].transport = transport;
+        routes_(RoutesBy(transport, shape)),
+        executor_(shape, routes_) {
     const Algorithm* one_step =
         FindAlgorithm(Collective::kAllReduce, "one_step");
     TRNCCL_CHECK(one_step != nullptr);
-    program_ = Compile(*one_step, shape, routes);
+    program_ = Compile(*one_step, shape, routes_);
     TRNCCL_CHECK(program_.steps.size() == 2);
     job_.call = {.input = reinterpret_cast<const std::byte*>(input_.data()),
                  .output = reinterpret_cast<std::byte*>(output_.data()),
@@ -55,9 +54,16 @@ class TinySegments {
   }
 
  private:
+  static Routes RoutesBy(Transport* transport, const Shape& shape) {
+    Routes routes(static_cast<size_t>(shape.ranks));
+    routes[static_cast<size_t>(1 - shape.rank)].transport = transport;
+    return routes;
+  }
+
   const Shape shape_;
   std::vector<float> input_;
   std::vector<float> output_;
+  const Routes routes_;
   CompiledProgram program_;
   Plan plan_;
   Executor::Job job_;

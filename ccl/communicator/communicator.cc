@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
                            .routes = &made.transports->routes(),
                            .settings = &made.settings,
                            .model = made.model,
-                           .slice_bytes = made.transports->slice_bytes(),
+                           .slice_bytes = made.slice_bytes,
                            .lanes = made.collective_lanes};
   ASSIGN_OR_RETURN(communicator->planner_, Planner::Create(options));
   return communicator;

@@ -72,6 +72,7 @@ class Communicator : public Drivable {
     LinkModel model;
     uint32_t first_sequence = 1;  // of its collectives; it wraps
     int collective_lanes = 1;
+    size_t slice_bytes = 0;  // the longest message between any two ranks
   };
   // The lanes after those of collectives: two of point-to-point, and health's.
   static constexpr int kOwnLanes = 3;

@@ -74,18 +74,40 @@ absl::Status MakeTransports(Communicator::Parts* parts) {
   return absl::OkStatus();
 }
 
-std::string OutcomeText(const absl::Status& status) {
-  return absl::StrCat(static_cast<int>(status.code()), " ", status.message());
+// What became of a rank's connecting.
+struct Outcome {
+  absl::Status status;
+  size_t slice_bytes = 0;  // the longest message that all its transports take
+};
+
+std::string OutcomeText(const Outcome& outcome) {
+  return absl::StrCat(static_cast<int>(outcome.status.code()), " ",
+                      outcome.slice_bytes, " ", outcome.status.message());
 }
 
 // An outcome that OutcomeText() of some rank wrote.
-absl::Status ParseOutcome(const std::string& text) {
-  const std::pair<std::string, std::string> words =
-      absl::StrSplit(text, absl::MaxSplits(' ', 1));
+Outcome ParseOutcome(const std::string& text) {
+  const std::vector<std::string> words =
+      absl::StrSplit(text, absl::MaxSplits(' ', 2));
   int code = 0;
-  if (!absl::SimpleAtoi(words.first, &code))
-    code = static_cast<int>(absl::StatusCode::kUnknown);
-  return absl::Status(static_cast<absl::StatusCode>(code), words.second);
+  Outcome outcome;
+  if (words.size() != 3 || !absl::SimpleAtoi(words[0], &code) ||
+      !absl::SimpleAtoi(words[1], &outcome.slice_bytes)) {
+    outcome.status = absl::UnknownError(text);
+  } else {
+    outcome.status =
+        absl::Status(static_cast<absl::StatusCode>(code), words[2]);
+  }
+  return outcome;
+}
+
+// How messages are cut must not differ, though ranks have different transports:
+// one that's alone on its node has no shared memory.
+size_t CommonSlice(const std::vector<std::string>& outcomes) {
+  size_t least = SIZE_MAX;
+  for (const std::string& text : outcomes)
+    least = std::min(least, ParseOutcome(text).slice_bytes);
+  return least;
 }
 
 // A rank that can't reach another one may just see what that one's error led
@@ -99,12 +121,12 @@ bool MayFollowFromAnother(const absl::Status& status) {
 // tells most.
 absl::Status Verdict(const std::vector<std::string>& outcomes,
                      const Membership& me) {
-  const absl::Status mine = ParseOutcome(outcomes[me.rank]);
+  const absl::Status mine = ParseOutcome(outcomes[me.rank]).status;
   if (!mine.ok() && !MayFollowFromAnother(mine)) return mine;
   absl::Status worst = mine;
   int origin = me.rank;
   for (int rank = 0; rank < me.ranks; ++rank) {
-    const absl::Status other = ParseOutcome(outcomes[rank]);
+    const absl::Status other = ParseOutcome(outcomes[rank]).status;
     if (other.ok() || (!worst.ok() && MayFollowFromAnother(other))) continue;
     worst = other;
     origin = rank;
@@ -144,8 +166,12 @@ absl::Status Connect(Exchange* exchange, Founding* founding) {
   if (mine.ok()) mine = ConnectTransports(*founding, std::move(addresses));
   // Who waits for this rank sees that it's gone.
   if (!mine.ok()) parts.transports.reset();
+  const Outcome outcome{
+      .status = mine,
+      .slice_bytes = mine.ok() ? parts.transports->slice_bytes() : 0};
   ASSIGN_OR_RETURN(std::vector<std::string> outcomes,
-                   exchange->AllGather(OutcomeText(mine)));
+                   exchange->AllGather(OutcomeText(outcome)));
+  parts.slice_bytes = CommonSlice(outcomes);
   return Verdict(outcomes, parts.membership);
 }
 
