@@ -347,6 +347,27 @@ TEST(Nodes, HierarchicalAlgorithmsAreRightOnEvenAndUnevenGrids) {
   }
 }
 
+TEST(Nodes, HierarchicalAlgorithmsAreRightInManySegments) {
+  for (const Grid& grid : Grids()) {
+    RankOptions options = OnNodes(grid);
+    for (const Algorithm& row : Catalog()) {
+      const Shape shape{.ranks = options.ranks, .grid = &grid};
+      if (row.legal({.ranks = options.ranks}) || !row.legal(shape)) continue;
+      options.settings = {"TRNCCL_TRANSPORT=inproc", SettingOf(row),
+                          "TRNCCL_SEGMENT_BYTES=4096"};
+      RunRanks(options, [&](trncclComm_t comm, int rank) {
+        RunCase({.algorithm = &row,
+                 .ranks = options.ranks,
+                 .root = 1,
+                 .type = DataType::kInt32,
+                 .count = 20'011,
+                 .grid = &grid},
+                comm, rank, GuardedBuffer::Memory::kShared);
+      });
+    }
+  }
+}
+
 TEST(Strict, GivesTheSameBitsOnAnyNodes) {
   const Algorithm* reference =
       FindAlgorithm(Collective::kAllReduce, "one_step");
