@@ -221,7 +221,15 @@ class Transport {
 
   // Messages sent that still need calls here in order to get on their way: a
   // call isn't complete before there are none.
-  size_t unsent() const { return unsent_; }
+  size_t unsent() const { return unsent_.load(std::memory_order_relaxed); }
+
+  // Whether something that the owner waits for may have come since this was
+  // last asked, where only calls here bring it in (traits().delivers): who is
+  // about to sleep must look again then.
+  bool TakeArrived() {
+    return arrived_.load(std::memory_order_relaxed) &&
+           arrived_.exchange(false, std::memory_order_relaxed);
+  }
 
   // The link pair of a peer, by its index in ConnectOptions::peers.
   LinkId Link(size_t peer_index, int lane) const {
@@ -231,12 +239,15 @@ class Transport {
 
  protected:
   void set_lanes(int lanes) { lanes_ = lanes; }
-  void add_unsent() { ++unsent_; }
-  void remove_unsent() { --unsent_; }
+  void add_unsent() { unsent_.fetch_add(1, std::memory_order_relaxed); }
+  void remove_unsent() { unsent_.fetch_sub(1, std::memory_order_relaxed); }
+  void set_arrived() { arrived_.store(true, std::memory_order_relaxed); }
 
  private:
   int lanes_ = 1;
-  size_t unsent_ = 0;
+  // Other threads' calls on what transports of a process share may change them.
+  std::atomic<size_t> unsent_ = 0;
+  std::atomic<bool> arrived_ = false;
 };
 
 }  // namespace trnccl

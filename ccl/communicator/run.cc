@@ -68,6 +68,7 @@ bool Communicator::Advance() {
     const absl::Status status = parts_.transports->Progress();
     if (!status.ok()) [[unlikely]]
       FailInCall(InCall(status));
+    moved = parts_.transports->TakeArrived();
   }
   return moved;
 }

@@ -225,6 +225,13 @@ bool TransportSet::AllSent() const {
   });
 }
 
+bool TransportSet::TakeArrived() {
+  bool arrived = false;
+  for (const Member& member : members_)
+    arrived |= member.transport->TakeArrived();
+  return arrived;
+}
+
 void TransportSet::SetPresence(Presence presence) {
   for (const Member& member : members_) member.transport->SetPresence(presence);
 }

@@ -74,6 +74,8 @@ class TransportSet {
   absl::Status Progress();
   // Whether nothing that was sent needs more calls (Transport::unsent).
   bool AllSent() const;
+  // Whether something may have come (Transport::TakeArrived).
+  bool TakeArrived();
   void SetPresence(Presence presence);
   const std::vector<int>& wake_fds() const { return wake_fds_; }
 

@@ -85,7 +85,8 @@ template <typename Look>
 bool SleepUntil(Transport& transport, Doorbell& doorbell, const Look& look) {
   while (!look()) {
     transport.SetPresence(Presence::kAsleep);
-    if (!look()) {
+    if (!transport.Progress().ok()) return false;
+    if (!transport.TakeArrived() && !look()) {
       std::vector<pollfd> entries = {{.fd = doorbell.fd(), .events = POLLIN}};
       for (const int fd : transport.traits().wake_fds)
         entries.push_back({.fd = fd, .events = POLLIN});

@@ -161,8 +161,7 @@ void FabricTransport::SetPresence(Presence presence) {
   // The queues' descriptors tell of what comes from now on.
   constexpr int kTries = 4;
   for (int i = 0; i < kTries; ++i) {
-    if (port_->PrepareSleep()) return;
-    port_->Poll(this);
+    if (port_->PrepareSleep(this)) return;
   }
   Ring();
 }
@@ -187,6 +186,7 @@ void FabricTransport::Ring() {
 }
 
 void FabricTransport::WakeOwner() {
+  set_arrived();
   if (asleep_ && port_->poller() != this) Ring();
 }
 

@@ -5,9 +5,12 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
+#include <sys/timerfd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ccl/base/log.h"
@@ -34,6 +37,23 @@ bool Port::Poll(const Client* self) {
   for (size_t rail = 0; rail < rails_.size(); ++rail) moved |= PollRail(rail);
   poller_ = outer;
   return moved;
+}
+
+bool Port::PrepareSleep(const Client* self) {
+  const Client* outer = std::exchange(poller_, self);
+  if (nap_fd_ >= 0) {
+    const itimerspec nap = {.it_interval = {},
+                            .it_value = {.tv_sec = 0, .tv_nsec = nap_ns_}};
+    // It can't fail with a descriptor and times that are valid.
+    timerfd_settime(nap_fd_, 0, &nap, nullptr);
+  }
+  bool moved = PostDeferred();
+  for (size_t rail = 0; rail < rails_.size(); ++rail)
+    moved |= PollRail(rail);
+  poller_ = outer;
+  return !moved && deferred_ == nullptr &&
+         std::ranges::all_of(
+             rails_, [](const auto& rail) { return rail->MaySleep(); });
 }
 
 bool Port::PollRail(size_t rail) {

@@ -208,16 +208,4 @@ void Port::Break(const absl::Status& status) {
     if (attached.client != nullptr) attached.client->OnPortFailed(status_);
 }
 
-bool Port::PrepareSleep() {
-  if (nap_fd_ >= 0) {
-    const itimerspec nap = {.it_interval = {},
-                            .it_value = {.tv_sec = 0, .tv_nsec = nap_ns_}};
-    // It can't fail with a descriptor and times that are valid.
-    timerfd_settime(nap_fd_, 0, &nap, nullptr);
-  }
-  return deferred_ == nullptr &&
-         std::ranges::all_of(rails_,
-                             [](const auto& rail) { return rail->MaySleep(); });
-}
-
 }  // namespace trnccl::fabric

@@ -100,8 +100,9 @@ class Port {
   bool Poll(const Client* self);
   // The client that polls now, or null.
   const Client* poller() const { return poller_; }
-  // Before sleeping on WakeFds(): false if there's something to poll for.
-  bool PrepareSleep();
+  // Before sleeping on WakeFds(): takes what has arrived; false if it did, or
+  // if there's something to poll for. Must be asked again then.
+  bool PrepareSleep(const Client* self);
 
   // Ends the endpoints: nothing is sent or received any more. For when memory
   // that's no longer ours to use can't be taken back from them otherwise.

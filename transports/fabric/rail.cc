@@ -2,10 +2,14 @@
 // Copyright (c) The trnccl Authors
 #include "transports/fabric/rail.h"
 
+#include <poll.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
+#include <unistd.h>
 
 #include <array>
+#include <fstream>
+#include <string_view>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +27,27 @@ struct Opened {
   Object* object = nullptr;
   Fid<Object> Take() { return Fid<Object>(object); }
 };
+
+bool IsReadable(int fd) {
+  pollfd entry = {.fd = fd, .events = POLLIN, .revents = 0};
+  return poll(&entry, 1, 0) == 1;
+}
+
+// The epoll descriptor that's watched by this one; -1 if there's none.
+int WatchedEpoll(int fd) {
+  std::ifstream info(absl::StrCat("/proc/self/fdinfo/", fd));
+  std::string word;
+  while (info >> word) {
+    int watched = -1;
+    if (word != "tfd:" || !(info >> watched)) continue;
+    std::array<char, 64> target = {};
+    const std::string link = absl::StrCat("/proc/self/fd/", watched);
+    if (readlink(link.c_str(), target.data(), target.size() - 1) > 0 &&
+        std::string_view(target.data()) == "anon_inode:[eventpoll]")
+      return watched;
+  }
+  return -1;
+}
 
 }  // namespace
 
@@ -116,7 +141,21 @@ absl::Status Rail::Enable() {
   RETURN_IF_ERROR(
       Checked("fi_getname", fi_getname(&endpoint_->fid, name.data(), &bytes)));
   address_.assign(name.data(), bytes);
+  ProveWaitFd();
   return absl::OkStatus();
+}
+
+// The queue's descriptor becomes readable with each completion, and must not
+// stay so once it was read. With net of release 1.17 it does: its fi_trywait()
+// resets nothing. There the sockets' own epoll, which it watches, tells enough,
+// since queues are empty whenever anyone sleeps.
+void Rail::ProveWaitFd() {
+  if (wait_fd_ < 0) return;
+  if (fi_cq_signal(queue_.get()) != 0) return;
+  fi_cq_data_entry entry;
+  static_cast<void>(fi_cq_read(queue_.get(), &entry, 1));
+  static_cast<void>(MaySleep());
+  if (IsReadable(wait_fd_)) wait_fd_ = WatchedEpoll(wait_fd_);
 }
 
 bool Rail::MaySleep() const {

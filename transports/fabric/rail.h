@@ -88,6 +88,8 @@ class Rail {
   absl::Status OpenObjects(const fi_info& info);
   absl::Status OpenQueue(const fi_info& info);
   absl::Status Enable();
+  // Makes wait_fd_ one that can be slept on, or -1.
+  void ProveWaitFd();
   // What a call returned, as an error that names this rail.
   absl::Status Checked(const char* call, ssize_t code) const;
 
