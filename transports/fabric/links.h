@@ -22,7 +22,7 @@ namespace trnccl::fabric {
 
 // Messages of one link between the first that the receiver isn't known to have
 // released and the next.
-inline constexpr uint32_t kWindow = 8;
+inline constexpr uint32_t kWindow = 32;
 
 // A message that's on its way.
 struct OutSlot {
