@@ -152,6 +152,12 @@ absl::Status TransportSet::Connect(const ConnectRequest& request) {
     RETURN_IF_ERROR(transport.Connect(wanted[i]));
     RETURN_IF_ERROR(Adopt(&members_[i], wanted[i].peers.size()));
   }
+  // The others can't be called: they haven't connected.
+  std::erase_if(members_, [this](const Member& member) {
+    return std::ranges::none_of(routes_, [&member](const Route& route) {
+      return route.transport == member.transport.get();
+    });
+  });
   return absl::OkStatus();
 }
 
