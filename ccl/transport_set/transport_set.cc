@@ -34,14 +34,12 @@ MadeTransport MakeInproc(const TransportSet::Options& options) {
 
 fabric::PortOptions PortOptionsOf(const TransportSet::Options& options) {
   const Settings& settings = *options.settings;
-  return {
-      .library = settings.fabric_library,
-      .provider = settings.fabric_provider,
-      .protocol = static_cast<FabricProtocol>(settings.fabric_travel),
-      .adapters = options.adapters,
-      .family = static_cast<AddressFamily>(settings.socket_family),
-      .rails = static_cast<int>(std::max<int64_t>(settings.fabric_rails, 1)),
-      .eager_bytes = static_cast<size_t>(settings.fabric_eager_bytes)};
+  return {.library = settings.fabric_library,
+          .provider = settings.fabric_provider,
+          .protocol = static_cast<FabricProtocol>(settings.fabric_travel),
+          .adapters = options.adapters,
+          .rails = static_cast<int>(settings.fabric_rails),
+          .eager_bytes = static_cast<size_t>(settings.fabric_eager_bytes)};
 }
 
 MadeTransport MakeFabric(const TransportSet::Options& options) {

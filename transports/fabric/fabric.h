@@ -39,19 +39,25 @@ enum class FabricProtocol : uint8_t {
   kWrite,   // written into memory that the receiver published
 };
 
-enum class AddressFamily : uint8_t { kAny, kIpv4, kIpv6 };
-
 namespace fabric {
 
 struct PortOptions {
   std::string library;   // "": the system's libfabric.so.1
   std::string provider;  // "": the best there is
   FabricProtocol protocol = FabricProtocol::kAuto;
-  // Adapters (domains, or network interfaces) by preference, best first; empty:
-  // any.
+  // Adapters (libfabric's domains; of IP, network interfaces), best first, and
+  // no others. Empty: by the next two.
   std::vector<std::string> adapters;
-  AddressFamily family = AddressFamily::kAny;
-  int rails = 1;  // adapters used at once, at most
+  // Where addresses are those of IP: this machine's own, best first. Others are
+  // taken only where none of these is there.
+  std::vector<std::string> addresses;
+  // Places on the PCI bus, "0000:c9:00.0", best first, of adapters that have
+  // one. Others come last.
+  std::vector<std::string> pci;
+  // Adapters used at once, at most; 0: one, or, of those that don't speak IP,
+  // as many as there are for each of the ranks that share them.
+  int rails = 1;
+  int sharers = 1;
   // The longest message that's sent without the receiver's word; 0: by the
   // provider.
   size_t eager_bytes = 0;

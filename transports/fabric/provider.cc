@@ -2,9 +2,12 @@
 // Copyright (c) The trnccl Authors
 #include "transports/fabric/provider.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "ccl/base/status_macros.h"
 #include "transports/fabric/wire.h"
@@ -60,16 +64,6 @@ Info Hints(const FabricLibrary& library, const PortOptions& options,
   hints->domain_attr->av_type = FI_AV_TABLE;
   if (!options.provider.empty())
     hints->fabric_attr->prov_name = strdup(options.provider.c_str());
-  switch (options.family) {
-    case AddressFamily::kAny:
-      break;
-    case AddressFamily::kIpv4:
-      hints->addr_format = FI_SOCKADDR_IN;
-      break;
-    case AddressFamily::kIpv6:
-      hints->addr_format = FI_SOCKADDR_IN6;
-      break;
-  }
   return hints;
 }
 
@@ -105,45 +99,108 @@ bool PrefersWrites(const fi_info& info) {
          (info.domain_attr->mr_mode & FI_MR_ALLOCATED) != 0;
 }
 
-// The place of its adapter in the caller's list.
-size_t AdapterPlace(const fi_info& info, const PortOptions& options) {
-  const auto place =
-      std::ranges::find(options.adapters, info.domain_attr->name);
-  return static_cast<size_t>(place - options.adapters.begin());
+// Its own IP address as text; "" if it has none.
+std::string IpOf(const fi_info& info) {
+  const auto* any = static_cast<const sockaddr*>(info.src_addr);
+  const bool ip = info.addr_format == FI_SOCKADDR ||
+                  info.addr_format == FI_SOCKADDR_IN ||
+                  info.addr_format == FI_SOCKADDR_IN6;
+  if (!ip || any == nullptr) return "";
+  std::array<char, INET6_ADDRSTRLEN> text = {};
+  const void* address = nullptr;
+  if (any->sa_family == AF_INET)
+    address = &reinterpret_cast<const sockaddr_in*>(any)->sin_addr;
+  if (any->sa_family == AF_INET6)
+    address = &reinterpret_cast<const sockaddr_in6*>(any)->sin6_addr;
+  if (address == nullptr) return "";
+  return inet_ntop(any->sa_family, address, text.data(), text.size());
+}
+
+// Where its adapter is on the PCI bus; "" if it's not on it.
+std::string PciOf(const fi_info& info) {
+  if (info.nic == nullptr || info.nic->bus_attr == nullptr ||
+      info.nic->bus_attr->bus_type != FI_BUS_PCI)
+    return "";
+  const fi_pci_attr& at = info.nic->bus_attr->attr.pci;
+  return absl::StrFormat("%04x:%02x:%02x.%x", at.domain_id, at.bus_id,
+                         at.device_id, at.function_id);
+}
+
+size_t PlaceIn(const std::vector<std::string>& list, std::string_view text) {
+  return static_cast<size_t>(std::ranges::find(list, text) - list.begin());
+}
+
+// How well an offer suits the caller; less is better.
+struct Rank {
+  size_t adapter = 0;
+  size_t address = 0;
+  size_t pci = 0;
+
+  auto operator<=>(const Rank&) const = default;
+};
+
+Rank RankOf(const fi_info& info, const PortOptions& options) {
+  Rank rank{.adapter = PlaceIn(options.adapters, info.domain_attr->name),
+            .pci = PlaceIn(options.pci, PciOf(info))};
+  const std::string ip = IpOf(info);
+  if (ip.empty()) return rank;
+  rank.address = PlaceIn(options.addresses, ip);
+  // Ranks reach each other only within a family.
+  const auto is_ipv6 = [](const std::string& address) {
+    return address.find(':') != address.npos;
+  };
+  if (rank.address == options.addresses.size() && !options.addresses.empty() &&
+      is_ipv6(ip) != is_ipv6(options.addresses.front()))
+    ++rank.address;
+  return rank;
+}
+
+// Whether its address is one that the caller wants, or it has none.
+bool HasWantedAddress(const fi_info& info, const PortOptions& options) {
+  return IpOf(info).empty() ||
+         RankOf(info, options).address < options.addresses.size();
 }
 
 // The offers of the best provider for the protocol, one an adapter, by the
 // caller's preference and then as libfabric lists them.
 std::vector<fi_info*> BestAdapters(const Offers& offers,
                                    const PortOptions& options) {
-  std::vector<fi_info*> fitting;
-  for (fi_info* info : offers.fitting) {
-    const bool wanted = options.adapters.empty() ||
-                        AdapterPlace(*info, options) < options.adapters.size();
-    if (wanted) fitting.push_back(info);
+  std::vector<fi_info*> fitting = offers.fitting;
+  if (!options.adapters.empty()) {
+    std::erase_if(fitting, [&](const fi_info* info) {
+      return RankOf(*info, options).adapter == options.adapters.size();
+    });
   }
   if (fitting.empty()) return fitting;
-  const fi_info* best = *std::ranges::min_element(
-      fitting, {}, [](const fi_info* i) { return Preference(NameOf(*i)); });
-  std::stable_sort(
-      fitting.begin(), fitting.end(), [&](const fi_info* a, const fi_info* b) {
-        return AdapterPlace(*a, options) < AdapterPlace(*b, options);
-      });
+  const std::string_view best = NameOf(**std::ranges::min_element(
+      fitting, {}, [](const fi_info* i) { return Preference(NameOf(*i)); }));
+  std::erase_if(fitting, [&](const fi_info* i) { return NameOf(*i) != best; });
+  std::ranges::stable_sort(
+      fitting, {}, [&](const fi_info* i) { return RankOf(*i, options); });
+  const bool choosy =
+      options.adapters.empty() && HasWantedAddress(*fitting.front(), options);
   std::vector<fi_info*> chosen;
   std::set<std::string_view> adapters;
   for (fi_info* info : fitting) {
-    if (NameOf(*info) == NameOf(*best) &&
-        adapters.insert(info->domain_attr->name).second)
-      chosen.push_back(info);
+    if (choosy && !HasWantedAddress(*info, options)) continue;
+    if (adapters.insert(info->domain_attr->name).second) chosen.push_back(info);
   }
   return chosen;
+}
+
+// Of the adapters to choose from.
+size_t RailsOf(const std::vector<fi_info*>& adapters,
+               const PortOptions& options) {
+  if (options.rails > 0) return static_cast<size_t>(options.rails);
+  if (!IpOf(*adapters.front()).empty()) return 1;
+  const auto sharers = static_cast<size_t>(std::max(options.sharers, 1));
+  return std::max<size_t>(adapters.size() / sharers, 1);
 }
 
 absl::Status NothingFits(const FabricLibrary& library,
                          const PortOptions& options) {
   PortOptions any = options;
   any.provider.clear();
-  any.family = AddressFamily::kAny;
   std::set<std::string> there;
   for (const fi_info* info : Ask(library, any, FI_MSG).fitting)
     there.insert(absl::StrCat(info->fabric_attr->prov_name, " on ",
@@ -158,7 +215,7 @@ absl::Status NothingFits(const FabricLibrary& library,
           : absl::StrCat(" on ", absl::StrJoin(options.adapters, ", ")),
       " that can carry messages between nodes; there are: ",
       there.empty() ? "none" : absl::StrJoin(there, ", "),
-      ". TRNCCL_FABRIC_PROVIDER and TRNCCL_SOCKET_IFNAME choose"));
+      ". TRNCCL_FABRIC_PROVIDER and TRNCCL_FABRIC_ADAPTERS choose"));
 }
 
 size_t EagerBytes(const fi_info& info, const PortOptions& options) {
@@ -183,8 +240,7 @@ absl::StatusOr<Provider> ChooseProvider(const FabricLibrary& library,
   }
   std::vector<fi_info*>& chosen = writes ? by_write : by_tag;
   if (chosen.empty()) return NothingFits(library, options);
-  chosen.resize(std::min({chosen.size(), kMaxRails,
-                          static_cast<size_t>(std::max(options.rails, 1))}));
+  chosen.resize(std::min({chosen.size(), kMaxRails, RailsOf(chosen, options)}));
   const fi_info& first = *chosen.front();
   const int mr_mode = first.domain_attr->mr_mode;
   Provider provider{.name = std::string(NameOf(first)),
