@@ -50,6 +50,7 @@ absl::StatusOr<Topology> NodesLikeThis(const PlanOptions& options) {
   for (int rank = 0; rank < options.ranks; ++rank) {
     hosts.push_back(here);
     hosts.back().host_id = absl::StrCat(rank * options.nodes / options.ranks);
+    hosts.back().machine = hosts.back().host_id;
   }
   return MakeTopology(std::move(hosts), 0);
 }

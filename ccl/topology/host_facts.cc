@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kBootIdFile = "/proc/sys/kernel/random/boot_id";
 constexpr absl::string_view kFirstWord = "trnccl-host";
-constexpr absl::string_view kVersion = "2";
+constexpr absl::string_view kVersion = "3";
 constexpr size_t kMaxTextBytes = 256 << 10;
 constexpr size_t kMaxNameChars = 4096;
 
@@ -100,19 +100,19 @@ absl::StatusOr<HostFacts> GatherHostFacts(const std::string& host_id) {
   }
   facts.hostname = hostname.data();
   facts.host_id = host_id;
-  if (host_id.empty()) {
-    const std::string boot_id = ReadLine(std::string(kBootIdFile));
-    if (boot_id.empty() && errno == EMFILE)
-      return SystemError(errno,
-                         absl::StrCat("reading ", std::string(kBootIdFile)));
-    if (boot_id.empty()) {
-      return absl::NotFoundError(
-          absl::StrCat("can't tell this machine from others: no boot id in ",
-                       std::string(kBootIdFile),
-                       "; set TRNCCL_HOST_ID to a text of its own on each"));
-    }
-    facts.host_id = absl::StrCat(facts.hostname, "/", boot_id);
+  const std::string boot_id = ReadLine(std::string(kBootIdFile));
+  if (boot_id.empty() && errno == EMFILE)
+    return SystemError(errno,
+                       absl::StrCat("reading ", std::string(kBootIdFile)));
+  if (boot_id.empty() && host_id.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("can't tell this machine from others: no boot id in ",
+                     std::string(kBootIdFile),
+                     "; set TRNCCL_HOST_ID to a text of its own on each"));
   }
+  facts.machine = boot_id.empty() ? host_id : boot_id;
+  if (host_id.empty())
+    facts.host_id = absl::StrCat(facts.hostname, "/", boot_id);
   facts.pid = getpid();
   ASSIGN_OR_RETURN(facts.cpus, AllowedCpus());
   facts.cores = Groups(facts.cpus, "topology/thread_siblings_list");
@@ -124,15 +124,16 @@ absl::StatusOr<HostFacts> GatherHostFacts(const std::string& host_id) {
 std::string HostFactsText(const HostFacts& facts) {
   return absl::StrCat(
       kFirstWord, " ", kVersion, "\nhost_id ", absl::CHexEscape(facts.host_id),
-      "\nhostname ", absl::CHexEscape(facts.hostname), "\npid ", facts.pid,
-      "\ncpus ", CpuSetText(facts.cpus), "\ncores ", CpuSetsText(facts.cores),
+      "\nmachine ", absl::CHexEscape(facts.machine), "\nhostname ",
+      absl::CHexEscape(facts.hostname), "\npid ", facts.pid, "\ncpus ",
+      CpuSetText(facts.cpus), "\ncores ", CpuSetsText(facts.cores),
       "\nl3_groups ", CpuSetsText(facts.l3_groups), "\nnics ",
       NicsText(facts.nics), "\n");
 }
 
 absl::StatusOr<HostFacts> ParseHostFacts(std::string_view text) {
   constexpr std::array<absl::string_view, kHostFactsLines> kKeys = {
-      kFirstWord, "host_id", "hostname",  "pid",
+      kFirstWord, "host_id", "machine",   "hostname", "pid",
       "cpus",     "cores",   "l3_groups", "nics"};
   if (text.size() > kMaxTextBytes) return Malformed("the text is too long");
   const std::vector<absl::string_view> lines =
@@ -154,15 +155,16 @@ absl::StatusOr<HostFacts> ParseHostFacts(std::string_view text) {
   }
   HostFacts facts;
   RETURN_IF_ERROR(ParseName(values[1], &facts.host_id));
-  RETURN_IF_ERROR(ParseName(values[2], &facts.hostname));
-  if (!absl::SimpleAtoi(values[3], &facts.pid)) return Malformed("bad pid");
+  RETURN_IF_ERROR(ParseName(values[2], &facts.machine));
+  RETURN_IF_ERROR(ParseName(values[3], &facts.hostname));
+  if (!absl::SimpleAtoi(values[4], &facts.pid)) return Malformed("bad pid");
   const auto view = [&values](size_t i) {
     return std::string_view(values[i].data(), values[i].size());
   };
-  ASSIGN_OR_RETURN(facts.cpus, ParseCpuSet(view(4)));
-  ASSIGN_OR_RETURN(facts.cores, ParseCpuSets(view(5)));
-  ASSIGN_OR_RETURN(facts.l3_groups, ParseCpuSets(view(6)));
-  ASSIGN_OR_RETURN(facts.nics, ParseNics(view(7)));
+  ASSIGN_OR_RETURN(facts.cpus, ParseCpuSet(view(5)));
+  ASSIGN_OR_RETURN(facts.cores, ParseCpuSets(view(6)));
+  ASSIGN_OR_RETURN(facts.l3_groups, ParseCpuSets(view(7)));
+  ASSIGN_OR_RETURN(facts.nics, ParseNics(view(8)));
   // Whatever the parsers above let through, there's one way to write a fact.
   if (HostFactsText(facts) != text) return Malformed("not as written here");
   return facts;

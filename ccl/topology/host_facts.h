@@ -24,6 +24,9 @@ namespace trnccl {
 
 struct HostFacts {
   std::string host_id;  // ranks with the same one share a node
+  // Ranks with the same one share processors: nodes that are containers or
+  // namespaces of one machine have it alike.
+  std::string machine;
   std::string hostname;
   int64_t pid = 0;
   CpuSet cpus;  // where the rank may run
@@ -37,12 +40,13 @@ struct HostFacts {
 };
 
 // An empty `host_id` takes the host's name and boot id: containers of one
-// machine share only the latter, and can't share memory.
+// machine share only the latter, and can't share memory. Where no boot id can
+// be read, `host_id` is taken for the machine's as well.
 absl::StatusOr<HostFacts> GatherHostFacts(const std::string& host_id);
 
 // Lines, the first with the form's version.
 std::string HostFactsText(const HostFacts& facts);
-inline constexpr int kHostFactsLines = 8;
+inline constexpr int kHostFactsLines = 9;
 
 // Strict: takes exactly what HostFactsText() of this version writes.
 absl::StatusOr<HostFacts> ParseHostFacts(std::string_view text);

@@ -14,6 +14,7 @@ namespace {
 
 HostFacts MadeUp() {
   return {.host_id = "node a/\"x\"\n\xff",
+          .machine = "d1a-7f",
           .hostname = "node a",
           .pid = 4711,
           .cpus = {0, 1, 2, 3},
@@ -24,7 +25,8 @@ HostFacts MadeUp() {
 }
 
 constexpr char kPlain[] =
-    "trnccl-host 2\nhost_id a\nhostname b\npid 1\ncpus 0-1\ncores 0;1\n"
+    "trnccl-host 3\nhost_id a\nmachine m\nhostname b\npid 1\ncpus 0-1\ncores "
+    "0;1\n"
     "l3_groups 0-1\nnics e,0000:00:05.0,10,up\n";
 
 TEST(HostFacts, TellOfThisProcess) {
@@ -43,6 +45,11 @@ TEST(HostFacts, TakeTheOverrideForTheHostId) {
   const auto facts = GatherHostFacts("node-7");
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(facts->host_id, "node-7");
+  // Which doesn't give it processors of its own.
+  const auto plain = GatherHostFacts("");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(facts->machine, plain->machine);
+  EXPECT_EQ(plain->host_id, plain->hostname + "/" + plain->machine);
 }
 
 TEST(HostFacts, TellOfTheCallingThreadsProcessors) {
@@ -78,7 +85,7 @@ TEST(HostFacts, RefuseOtherVersionsByName) {
   text[12] = '1';
   const auto facts = ParseHostFacts(text);
   ASSERT_FALSE(facts.ok());
-  EXPECT_NE(facts.status().message().find("version \"1\" isn't 2"),
+  EXPECT_NE(facts.status().message().find("version \"1\" isn't 3"),
             absl::string_view::npos)
       << facts.status();
 }

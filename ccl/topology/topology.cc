@@ -35,13 +35,21 @@ Grid MakeGrid(const std::vector<HostFacts>& hosts) {
   return grid;
 }
 
-bool NodeHasOwnCpus(const std::vector<HostFacts>& hosts,
-                    const std::vector<int>& ranks) {
-  std::vector<CpuSet> sets;
-  for (const int rank : ranks) {
-    sets.push_back(hosts[static_cast<size_t>(rank)].cpus);
-  }
-  return EachHasOwnCpu(sets);
+// The processors of each rank, by machine.
+std::map<std::string_view, std::vector<CpuSet>> CpusByMachine(
+    const std::vector<HostFacts>& hosts) {
+  std::map<std::string_view, std::vector<CpuSet>> machines;
+  for (const HostFacts& facts : hosts)
+    machines[facts.machine].push_back(facts.cpus);
+  return machines;
+}
+
+double RanksPerCoreOf(const std::vector<CpuSet>& ranks) {
+  if (EachHasOwnCpu(ranks)) return 1;
+  std::set<int> cpus;
+  for (const CpuSet& own : ranks) cpus.insert(own.begin(), own.end());
+  const auto cores = static_cast<double>(std::max<size_t>(1, cpus.size()));
+  return std::max(2.0, static_cast<double>(ranks.size()) / cores);
 }
 
 // A maximum matching by augmenting paths: a set that finds its processors taken
@@ -120,21 +128,18 @@ Topology MakeTopology(std::vector<HostFacts> hosts, int rank) {
     if (place == ranks.end()) continue;
     topology.node = static_cast<int>(node);
     topology.local_rank = static_cast<int>(place - ranks.begin());
-    topology.own_core = NodeHasOwnCpus(topology.hosts, ranks);
   }
+  const std::string& machine =
+      topology.hosts[static_cast<size_t>(rank)].machine;
+  topology.own_core = EachHasOwnCpu(CpusByMachine(topology.hosts).at(machine));
   return topology;
 }
 
 double RanksPerCore(const Topology& topology) {
-  if (topology.own_core) return 1;
-  std::set<int> cpus;
-  for (const int rank : topology.local_ranks()) {
-    const CpuSet& own = topology.hosts[static_cast<size_t>(rank)].cpus;
-    cpus.insert(own.begin(), own.end());
-  }
-  const auto ranks = static_cast<double>(topology.local_ranks().size());
-  const auto cores = static_cast<double>(std::max<size_t>(1, cpus.size()));
-  return std::max(2.0, ranks / cores);
+  double most = 1;
+  for (const auto& [machine, ranks] : CpusByMachine(topology.hosts))
+    most = std::max(most, RanksPerCoreOf(ranks));
+  return most;
 }
 
 bool EachHasOwnCpu(const std::vector<CpuSet>& sets) {
@@ -196,20 +201,23 @@ absl::StatusOr<std::vector<HostFacts>> ReadTopologyFile(
 }
 
 std::string TopologyJson(const Topology& topology) {
+  const auto machines = CpusByMachine(topology.hosts);
   std::vector<std::string> nodes;
   for (const std::vector<int>& ranks : topology.grid.nodes) {
-    nodes.push_back(absl::StrCat(
-        "{\"ranks\": [", absl::StrJoin(ranks, ", "), "], \"own_core\": ",
-        NodeHasOwnCpus(topology.hosts, ranks) ? "true" : "false", "}"));
+    const HostFacts& first = topology.hosts[static_cast<size_t>(ranks.front())];
+    const bool own_core = EachHasOwnCpu(machines.at(first.machine));
+    nodes.push_back(
+        absl::StrCat("{\"ranks\": [", absl::StrJoin(ranks, ", "),
+                     "], \"own_core\": ", own_core ? "true" : "false", "}"));
   }
   std::vector<std::string> ranks;
   for (const HostFacts& facts : topology.hosts) {
     ranks.push_back(absl::StrCat(
         "{\"rank\": ", ranks.size(), ", \"host_id\": ", JsonText(facts.host_id),
-        ", \"hostname\": ", JsonText(facts.hostname), ", \"pid\": ", facts.pid,
-        ", \"cpus\": \"", CpuSetText(facts.cpus), "\", \"cores\": \"",
-        CpuSetsText(facts.cores), "\", \"l3_groups\": \"",
-        CpuSetsText(facts.l3_groups),
+        ", \"machine\": ", JsonText(facts.machine), ", \"hostname\": ",
+        JsonText(facts.hostname), ", \"pid\": ", facts.pid, ", \"cpus\": \"",
+        CpuSetText(facts.cpus), "\", \"cores\": \"", CpuSetsText(facts.cores),
+        "\", \"l3_groups\": \"", CpuSetsText(facts.l3_groups),
         "\", \"nics\": ", JsonText(NicsText(facts.nics)), "}"));
   }
   return absl::StrCat("{\"version\": 1,\n \"nodes\": [\n  ",

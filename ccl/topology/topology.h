@@ -27,10 +27,11 @@ struct Topology {
   // Of the rank that it was made for.
   int node = 0;  // in the grid
   int local_rank = 0;
-  // Every rank of the node can run at the same time as all others, each on a
-  // processor of its own; alike on all of them. What else runs on the machine
-  // isn't known. Two hardware threads of a core count as two: a rank that spins
-  // on one doesn't keep a rank from running on the other.
+  // Every rank of the machine, which may hold several nodes, can run at the
+  // same time as all others, each on a processor of its own; alike on all of
+  // them. What else runs there isn't known. Two hardware threads of a core
+  // count as two: a rank that spins on one doesn't keep a rank from running on
+  // the other.
   bool own_core = false;
 
   const std::vector<int>& local_ranks() const {
@@ -41,7 +42,8 @@ struct Topology {
 // `rank` is one of the hosts'.
 Topology MakeTopology(std::vector<HostFacts> hosts, int rank);
 
-// Above 1, the ranks of a node take turns on its processors.
+// Above 1, the ranks of some machine take turns on its processors, and so many
+// are waited for by all: it's alike on all ranks, as costs must be.
 double RanksPerCore(const Topology& topology);
 
 // Whether each gets a processor of its own set that no other gets.

@@ -14,6 +14,7 @@ namespace {
 
 HostFacts On(const std::string& host_id, CpuSet cpus = {0, 1}) {
   return {.host_id = host_id,
+          .machine = "machine of " + host_id,
           .hostname = "host of " + host_id,
           .pid = 1,
           .cpus = std::move(cpus)};
@@ -108,7 +109,7 @@ TEST(OwnCpu, AgreesWithHallsTheoremInAnyOrder) {
   EXPECT_LT(yes, 1800);
 }
 
-TEST(OwnCpu, IsOfTheRanksNodeAndAlikeThere) {
+TEST(OwnCpu, IsOfTheRanksMachineAndAlikeThere) {
   const std::vector<HostFacts> hosts = {On("a", {0}), On("b", {0}),
                                         On("a", {0, 1}), On("b", {0}),
                                         On("b", {0, 1, 2})};
@@ -116,6 +117,39 @@ TEST(OwnCpu, IsOfTheRanksNodeAndAlikeThere) {
     const Topology topology = MakeTopology(hosts, rank);
     EXPECT_EQ(topology.own_core, topology.node == 0) << rank;
   }
+}
+
+// Namespaces and containers are nodes that share their processors.
+TEST(OwnCpu, IsNotHadByNodesOfOneMachine) {
+  std::vector<HostFacts> hosts;
+  for (int node = 0; node < 8; ++node) {
+    hosts.push_back(On("node" + std::to_string(node)));
+    hosts.back().machine = "one";
+  }
+  hosts.push_back(On("another"));
+  for (int rank = 0; rank < 9; ++rank) {
+    const Topology topology = MakeTopology(hosts, rank);
+    EXPECT_EQ(topology.grid.nodes.size(), 9u);
+    EXPECT_EQ(topology.own_core, rank == 8) << rank;
+    EXPECT_EQ(RanksPerCore(topology), 4) << rank;
+  }
+}
+
+TEST(OwnCpu, IsHadByNodesThatArePinnedApart) {
+  std::vector<HostFacts> hosts = {On("a", {0}), On("b", {1})};
+  hosts[0].machine = hosts[1].machine = "one";
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(MakeTopology(hosts, rank).own_core);
+    EXPECT_EQ(RanksPerCore(MakeTopology(hosts, rank)), 1);
+  }
+}
+
+// Ranks choose algorithms by it, each on its own.
+TEST(RanksPerCore, IsAlikeOnAllRanksOfUnlikeMachines) {
+  const std::vector<HostFacts> hosts = {On("a"), On("b"), On("b"),
+                                        On("b"), On("b"), On("b")};
+  for (int rank = 0; rank < 6; ++rank)
+    EXPECT_EQ(RanksPerCore(MakeTopology(hosts, rank)), 2.5) << rank;
 }
 
 TEST(OwnCpu, IsQuickForManyRanksWithTheSameProcessors) {
@@ -160,10 +194,12 @@ TEST(TopologyJson, ShowsNodesAndRanks) {
   {"ranks": [0], "own_core": true},
   {"ranks": [1], "own_core": true}],
  "ranks": [
-  {"rank": 0, "host_id": "a\"\u000a", "hostname": "host of a\"\u000a",)"
+  {"rank": 0, "host_id": "a\"\u000a", "machine": "machine of a\"\u000a",)"
+            R"( "hostname": "host of a\"\u000a",)"
             R"( "pid": 1, "cpus": "0", "cores": "", "l3_groups": "",)"
             R"( "nics": ""},
-  {"rank": 1, "host_id": "b", "hostname": "host of b",)"
+  {"rank": 1, "host_id": "b", "machine": "machine of b",)"
+            R"( "hostname": "host of b",)"
             R"( "pid": 1, "cpus": "0-1", "cores": "", "l3_groups": "",)"
             R"( "nics": ""}]}
 )");
