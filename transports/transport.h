@@ -79,6 +79,22 @@ struct LinkId {
   uint32_t index = 0;
 };
 
+// Memory to register.
+struct MemoryRange {
+  enum class Kind : uint8_t {
+    kHost,
+    kDevice,  // Neuron's, named by its address
+    kDmabuf,  // Neuron's, named by a dmabuf and by its address
+  };
+
+  const std::byte* base = nullptr;
+  size_t bytes = 0;
+  Kind kind = Kind::kHost;
+  int device = -1;           // kDevice; -1: the driver knows by the address
+  int dmabuf_fd = -1;        // kDmabuf; the caller's, who may close it after
+  size_t dmabuf_offset = 0;  // of `base` in it
+};
+
 // Memory that may be sent by reference. Deregistered by destruction, which the
 // owner orders after every message that points into it was released.
 class Region {
@@ -188,8 +204,13 @@ class Transport {
   // and why.
   virtual absl::Status Connect(const ConnectOptions& options) = 0;
 
-  virtual absl::StatusOr<std::unique_ptr<Region>> Register(
-      const std::byte* base, size_t bytes) = 0;
+  // Unimplemented where the transport can't reach memory of that kind.
+  virtual absl::StatusOr<std::unique_ptr<Region>> RegisterMemory(
+      const MemoryRange& memory) = 0;
+  absl::StatusOr<std::unique_ptr<Region>> Register(const std::byte* base,
+                                                   size_t bytes) {
+    return RegisterMemory({.base = base, .bytes = bytes});
+  }
 
   // Memory for one message of up to `bytes` to all of `links`, or null while
   // one of them is full. The next call on this transport that sends must be

@@ -31,18 +31,16 @@ size_t Aligned(size_t bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Slab>> Slab::Make(
-    std::span<const std::unique_ptr<Rail>> rails, size_t bytes) {
+absl::StatusOr<std::unique_ptr<Slab>> Slab::Make(const Options& options,
+                                                 size_t bytes) {
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return SystemError(errno, "fabric: mmap of buffers");
   auto slab = absl::WrapUnique(new Slab(static_cast<std::byte*>(base), bytes));
-  for (const std::unique_ptr<Rail>& rail : rails) {
-    ASSIGN_OR_RETURN(Registration registration,
-                     rail->Register({.base = base,
-                                     .bytes = bytes,
-                                     .access = FI_SEND | FI_RECV | FI_WRITE |
-                                               FI_REMOTE_WRITE}));
+  for (const std::unique_ptr<Rail>& rail : options.rails) {
+    ASSIGN_OR_RETURN(
+        Registration registration,
+        rail->Register({.base = slab->base(), .bytes = bytes}, options.access));
     slab->registrations_.push_back(std::move(registration));
   }
   return slab;
@@ -55,7 +53,7 @@ Slab::~Slab() {
 
 absl::StatusOr<const Slab*> Buffers::Grow(size_t bytes) {
   ASSIGN_OR_RETURN(std::unique_ptr<Slab> slab,
-                   Slab::Make(options_.rails, bytes));
+                   Slab::Make({options_.rails, options_.access}, bytes));
   slabs_.push_back(std::move(slab));
   return slabs_.back().get();
 }
@@ -121,7 +119,11 @@ absl::StatusOr<Landing*> Buffers::NewLanding() {
     }
   }
   Landing* landing = Pop(&free_landings_);
+  landing->step = Landing::Step::kPosting;
+  landing->done = 0;
   landing->payload = nullptr;
+  landing->descriptors = {};
+  landing->is_device = false;
   landing->open = 0;
   landing->failed = false;
   return landing;

@@ -32,8 +32,12 @@ namespace trnccl::fabric {
 class Slab {
  public:
   // Registered on all of `rails`.
-  static absl::StatusOr<std::unique_ptr<Slab>> Make(
-      std::span<const std::unique_ptr<Rail>> rails, size_t bytes);
+  struct Options {
+    std::span<const std::unique_ptr<Rail>> rails;
+    uint64_t access = 0;  // as of Rail::Register()
+  };
+  static absl::StatusOr<std::unique_ptr<Slab>> Make(const Options& options,
+                                                    size_t bytes);
   ~Slab();
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
@@ -62,6 +66,9 @@ struct Posted {
   Kind kind = Kind::kReceive;
   uint8_t rail = 0;
   void* owner = nullptr;  // the Receive, Send or Landing that it belongs to
+
+  // What libfabric's word for it stands for: the context comes first.
+  static Posted* Of(void* context) { return static_cast<Posted*>(context); }
 };
 
 // A buffer for one packet.
@@ -108,22 +115,39 @@ struct Send {
   void* descriptor = nullptr;
   Payload* payload = nullptr;  // where `data` lies, if it's the port's
   fi_addr_t peer = FI_ADDR_UNSPEC;
+  uint32_t peer_id = 0;  // PeerAddress::id
   uint64_t tag = 0;
   WireTarget target;
   uint32_t client = 0;  // the number of Port::Attach(); 0: nobody asks
   uint32_t link = 0;    // the client's own
   uint32_t sequence = 0;
   Send* next = nullptr;
+
+  // Whether the payload lies in the caller's memory.
+  bool by_reference() const {
+    return data != nullptr && payload == nullptr && !is_small && bytes > 0;
+  }
 };
 
 // Memory that waits for a long message.
 struct Landing {
+  enum class Step : uint8_t {
+    kPosting,   // handed to the endpoints, if it must be
+    kArriving,  // the peer may be told
+    kFencing,   // all is there; reads make sure that it can be seen
+  };
+
   std::array<Posted, kMaxRails> posted;
+  Step step = Step::kPosting;
+  uint32_t done = 0;  // stripes that have been handed over, in this step
   WireHeader header;  // arrives before the payload, if tagged
   uint32_t number = 0;
   std::byte* data = nullptr;
   size_t bytes = 0;
   Payload* payload = nullptr;  // the port's own memory, or null: the caller's
+  std::array<void*, kMaxRails> descriptors = {};  // of `data`, by rail
+  WireTargets targets;  // how adapters reach it, by rail, if it's written to
+  bool is_device = false;
   uint32_t client = 0;
   uint32_t link = 0;
   uint32_t sequence = 0;
@@ -139,9 +163,12 @@ class Buffers {
   struct Options {
     std::span<const std::unique_ptr<Rail>> rails;  // that must know all memory
     size_t eager_bytes = 0;
+    uint64_t access = 0;  // that the rails' capabilities allow
   };
   explicit Buffers(const Options& options) : options_(options) {}
 
+  // Registered memory, kept.
+  absl::StatusOr<const Slab*> Grow(size_t bytes);
   absl::StatusOr<Receive*> NewReceive();
   absl::StatusOr<Send*> NewSend();
   absl::StatusOr<Landing*> NewLanding();
@@ -173,7 +200,6 @@ class Buffers {
     if (item != nullptr) *list = item->next;
     return item;
   }
-  absl::StatusOr<const Slab*> Grow(size_t bytes);
   Payload** ListOf(size_t bytes);
   absl::Status MorePayloads(Payload** list, size_t bytes, size_t count);
 

@@ -58,6 +58,9 @@ struct PortOptions {
   // as many as there are for each of the ranks that share them.
   int rails = 1;
   int sharers = 1;
+  // Whether memory of Neuron devices may be registered: needs a provider that
+  // reaches it, and remote writes.
+  bool device_memory = false;
   // The longest message that's sent without the receiver's word; 0: by the
   // provider.
   size_t eager_bytes = 0;

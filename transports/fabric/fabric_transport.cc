@@ -19,6 +19,9 @@ namespace {
 // How long what's on its way may hold up a rank that leaves.
 constexpr int64_t kLeaveMs = 100;
 
+// Pieces of the caller's memory that may be registered at once.
+constexpr size_t kMaxRegistrations = 4096;
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FabricTransport>> FabricTransport::Create(
@@ -54,6 +57,13 @@ FabricTransport::FabricTransport(const FabricOptions& options,
   traits_.delivers = true;
   traits_.any_memory = !provider.registers && !provider.writes;
   traits_.wake_fds = port_->WakeFds();
+  if (!traits_.any_memory) {
+    cache_ = std::make_shared<RegistrationCache>(
+        [port = port_.get()](const MemoryRange& memory) {
+          return port->Register(memory);
+        },
+        kMaxRegistrations);
+  }
 }
 
 FabricTransport::~FabricTransport() {
@@ -61,7 +71,8 @@ FabricTransport::~FabricTransport() {
   Left();
   // What was sent gets on its way, if it can.
   const Deadline deadline = Deadline::After(kLeaveMs);
-  while (unsent() > 0 && status_.ok() && !deadline.expired()) port_->Poll(this);
+  while (unsent() > 0 && status_.ok() && port_->usable() && !deadline.expired())
+    port_->Poll(this);
   port_->Detach(this);
   for (Receive* packet : early_) port_->Recycle(packet);
   for (const std::unique_ptr<LinkState>& link : links_) {
@@ -128,23 +139,16 @@ size_t FabricTransport::RailOf(LinkId link) const {
   return link.index % PeerOf(link).address.count;
 }
 
-absl::StatusOr<std::unique_ptr<Region>> FabricTransport::Register(
-    const std::byte* base, size_t bytes) {
-  std::vector<Registration> registrations;
-  if (!traits_.any_memory) {
-    MutexLock lock(port_->mutex());
-    for (size_t rail = 0; rail < port_->rails(); ++rail) {
-      ASSIGN_OR_RETURN(
-          Registration registration,
-          port_->Register(rail, {.base = base,
-                                 .bytes = bytes,
-                                 .access = FI_SEND | FI_RECV | FI_WRITE |
-                                           FI_REMOTE_WRITE}));
-      registrations.push_back(std::move(registration));
-    }
+absl::StatusOr<std::unique_ptr<Region>> FabricTransport::RegisterMemory(
+    const MemoryRange& memory) {
+  if (memory.kind != MemoryRange::Kind::kHost &&
+      !port_->provider().reaches_devices) {
+    return absl::UnimplementedError(absl::StrCat(
+        "fabric: provider ", port_->provider().name,
+        " wasn't opened for devices' memory, or doesn't reach it"));
   }
-  return std::make_unique<FabricRegion>(std::span(base, bytes),
-                                        std::move(registrations));
+  MutexLock lock(port_->mutex());
+  return FabricRegion::Make(port_, cache_, memory);
 }
 
 absl::Status FabricTransport::Progress() {
@@ -166,18 +170,42 @@ void FabricTransport::SetPresence(Presence presence) {
   Ring();
 }
 
+// Nobody touches the caller's memory after this: what nobody has taken yet is
+// dropped, what an adapter holds is waited for, what peers may write to is
+// closed to them. And if that isn't enough, the endpoints are.
 void FabricTransport::Left() {
-  left_ = true;
-  for (const std::unique_ptr<LinkState>& link : links_)
-    if (link != nullptr && link->in.landing != nullptr) Withdraw(link->in);
+  if (std::exchange(left_, true)) return;
+  DropUnsent();
+  std::vector<const FabricRegion*> written;
+  for (const std::unique_ptr<LinkState>& link : links_) {
+    if (link == nullptr || link->in.landing == nullptr || link->in.landed)
+      continue;
+    if (link->in.region != nullptr && port_->provider().writes)
+      written.push_back(link->in.region);
+    Withdraw(link->in);
+  }
   const Deadline deadline = Deadline::After(kLeaveMs);
-  while (open_landings_ > 0 && status_.ok()) {
+  while (open_landings_ + open_references_ > 0 && port_->usable()) {
     port_->Poll(this);
     if (!deadline.expired()) continue;
     port_->Break(absl::UnavailableError(absl::StrCat(
-        "fabric: a peer of rank ", rank_,
-        " stopped amid a message into memory that isn't the library's any "
-        "more, so this process's endpoints were closed")));
+        "a peer of rank ", rank_,
+        " stopped amid a message from or into memory that isn't the library's "
+        "any more, so this process's endpoints were closed")));
+  }
+  for (const FabricRegion* region : written) region->Revoke();
+}
+
+void FabricTransport::DropUnsent() {
+  port_->DropReferences(endpoint_);
+  for (const std::unique_ptr<LinkState>& link : links_) {
+    if (link == nullptr) continue;
+    for (OutSlot& slot : link->out.slots) {
+      if (slot.state != OutSlot::State::kAwaitsReady || slot.region == nullptr)
+        continue;
+      slot.state = OutSlot::State::kFree;
+      remove_unsent();
+    }
   }
 }
 
@@ -204,8 +232,10 @@ absl::Status FabricTransport::About(LinkId link,
 }
 
 void FabricTransport::OnPortFailed(const absl::Status& status) {
-  open_landings_ = 0;
-  Fail(status);
+  open_landings_ = open_references_ = 0;
+  Fail(absl::Status(status.code(),
+                    absl::StrCat("fabric: rank ", rank_, ": ",
+                                 absl::string_view(status.message()))));
 }
 
 }  // namespace trnccl::fabric

@@ -24,29 +24,11 @@
 #include "transports/fabric/fabric.h"
 #include "transports/fabric/links.h"
 #include "transports/fabric/port.h"
+#include "transports/fabric/region.h"
+#include "transports/fabric/registration_cache.h"
 #include "transports/transport.h"
 
 namespace trnccl::fabric {
-
-class FabricRegion final : public Region {
- public:
-  FabricRegion(std::span<const std::byte> memory,
-               std::vector<Registration> registrations)
-      : Region({.base = memory.data(),
-                .bytes = memory.size(),
-                .by_reference = true}),
-        registrations_(std::move(registrations)) {}
-
-  void* descriptor(size_t rail) const {
-    return registrations_.empty() ? nullptr : registrations_[rail].descriptor();
-  }
-  uint64_t key(size_t rail) const {
-    return registrations_.empty() ? 0 : registrations_[rail].key();
-  }
-
- private:
-  std::vector<Registration> registrations_;  // by rail
-};
 
 class FabricTransport final : public Transport, private Client {
  public:
@@ -56,8 +38,8 @@ class FabricTransport final : public Transport, private Client {
 
   const Traits& traits() const override { return traits_; }
   absl::Status Connect(const ConnectOptions& options) override;
-  absl::StatusOr<std::unique_ptr<Region>> Register(const std::byte* base,
-                                                   size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Region>> RegisterMemory(
+      const MemoryRange& memory) override;
   std::byte* Reserve(std::span<const LinkId> links, size_t bytes) override;
   bool Send(std::span<const LinkId> links, const Outgoing& message) override;
   size_t Pending(LinkId link) override;
@@ -66,9 +48,11 @@ class FabricTransport final : public Transport, private Client {
   absl::Status Progress() override;
   void SetPresence(Presence presence) override;
 
-  // Sends the header as it is, with what the peer needs to find the link: for
-  // tests of what a broken peer may send.
-  void SendRaw(LinkId link, const WireHeader& header);
+  // Sends the header as it is, with what the peer needs to find the link unless
+  // it's given, and the body, of at most kSmallBytes: for tests of what a
+  // broken peer may send.
+  void SendRaw(LinkId link, const WireHeader& header,
+               std::span<const std::byte> body = {});
 
  private:
   struct Peer {
@@ -85,6 +69,9 @@ class FabricTransport final : public Transport, private Client {
   void OnSent(const fabric::Send& send) override;
   void OnSendFailed(const fabric::Send& send,
                     const absl::Status& status) override;
+  void OnAwaited(Landing* landing) override;
+  void OnLandingFailed(const Landing& landing,
+                       const absl::Status& status) override;
   void OnLanded(Landing* landing) override;
   void OnPortFailed(const absl::Status& status) override;
 
@@ -109,12 +96,18 @@ class FabricTransport final : public Transport, private Client {
   // Receiving (receiving.cc).
   void Dispatch(Receive* packet);
   void OnMessage(LinkId link, Receive* packet);
+  bool IsOvertaken(const InLink& in, const WireHeader& header) const;
   const Incoming* Open(InLink& in);
   // Says where the oldest message may go.
-  void MakeReady(LinkId link, const Expected& expected);
-  void SendReady(LinkId link, const Landing& landing, const Region* region);
+  void MakeReady(LinkId link, const Expected& expected, Certainty certainty);
+  // Null, and an error of this transport, where there's no memory.
+  Landing* NewLanding(LinkId link, const Expected& expected);
+  void Aim(Landing* landing, const FabricRegion* region) const;
   void Withdraw(InLink& in);
+
+  // Leaving (fabric_transport.cc).
   void Left();
+  void DropUnsent();
 
   void Ring();
   // Rings if it's another thread that found something for this transport.
@@ -125,7 +118,8 @@ class FabricTransport final : public Transport, private Client {
 
   const FabricOptions options_;
   const std::shared_ptr<Port> port_;
-  const std::unique_ptr<Ringer> ringer_;  // this process's own; may be null
+  const std::unique_ptr<Ringer> ringer_;      // this process's own; may be null
+  std::shared_ptr<RegistrationCache> cache_;  // null: nothing's registered
   const uint32_t endpoint_;
   Traits traits_;
   int rank_ = 0;
@@ -139,7 +133,8 @@ class FabricTransport final : public Transport, private Client {
   Payload* reserved_ = nullptr;
   bool asleep_ = false;
   bool left_ = false;
-  size_t open_landings_ = 0;  // in the caller's memory
+  size_t open_landings_ = 0;    // in the caller's memory
+  size_t open_references_ = 0;  // sends from there
   absl::Status status_;
 };
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "transports/fabric/buffers.h"
+#include "transports/fabric/region.h"
 #include "transports/fabric/wire.h"
 #include "transports/transport.h"
 
@@ -33,8 +34,8 @@ struct OutSlot {
   Envelope envelope;
   size_t bytes = 0;
   const std::byte* data = nullptr;
-  Payload* payload = nullptr;      // where it lies, if it's the port's
-  const Region* region = nullptr;  // or this
+  Payload* payload = nullptr;            // where it lies, if it's the port's
+  const FabricRegion* region = nullptr;  // or this
 };
 
 struct OutLink {
@@ -62,7 +63,8 @@ struct InLink {
   uint32_t head = 0;           // the number of the oldest that isn't released
   uint32_t told = 0;           // the peer knows that all before are released
   Landing* landing = nullptr;  // for the oldest
-  bool landed = false;         // its payload is there
+  const FabricRegion* region = nullptr;  // the landing's, if it's the caller's
+  bool landed = false;                   // its payload is there
   Incoming incoming;
   std::array<InSlot, kWindow> slots;
 };

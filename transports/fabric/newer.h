@@ -10,6 +10,9 @@
 //   if (library.AtLeast(kDmabufMajor, kDmabufMinor)) flags |= kMrDmabuf;
 #pragma once
 
+#include <rdma/fi_domain.h>
+#include <rdma/fi_eq.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -26,6 +29,17 @@ struct MrDmabuf {
   void* base_addr = nullptr;
 };
 
+// What newer interfaces append to structures that are passed to libfabric; to
+// zero, which is their default, or to be written to.
+struct MrAttributes {
+  fi_mr_attr known = {};
+  uint64_t newer[8] = {};
+};
+struct QueueError {
+  fi_cq_err_entry known = {};
+  uint64_t newer[8] = {};
+};
+
 // 1.18: whether a provider may carry messages of one machine through shared
 // memory of its own; they never are sent here.
 inline constexpr uint32_t kSharedMemoryPermittedMajor = 1;
@@ -34,5 +48,8 @@ inline constexpr int kOptSharedMemoryPermitted = 11;
 
 // 1.18, EFA's own: whether it emulates writes by messages.
 inline constexpr int kOptEfaEmulatedWrite = -(0xefa << 16) + 2;
+
+// 2.0: the longest message, where that isn't the longest remote write.
+inline constexpr int kOptMaxMessageBytes = 12;
 
 }  // namespace trnccl::fabric

@@ -5,7 +5,6 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
-#include <sys/timerfd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ccl/base/log.h"
+#include "transports/fabric/newer.h"
 #include "transports/fabric/port.h"
 
 namespace trnccl::fabric {
@@ -26,37 +26,25 @@ const std::string& Context() {
   return context;
 }
 
-Posted* PostedOf(void* context) { return static_cast<Posted*>(context); }
-
 }  // namespace
 
 bool Port::Poll(const Client* self) {
+  if (!usable()) return false;
   const Client* outer = poller_;
   poller_ = self;
   bool moved = PostDeferred();
-  for (size_t rail = 0; rail < rails_.size(); ++rail) moved |= PollRail(rail);
+  moved |= HandOverDeferred();
+  for (size_t rail = 0; rail < rails_.size() && status_.ok(); ++rail)
+    moved |= PollRail(rail);
   poller_ = outer;
   return moved;
 }
 
-bool Port::PrepareSleep(const Client* self) {
-  const Client* outer = std::exchange(poller_, self);
-  if (nap_fd_ >= 0) {
-    const itimerspec nap = {.it_interval = {},
-                            .it_value = {.tv_sec = 0, .tv_nsec = nap_ns_}};
-    // It can't fail with a descriptor and times that are valid.
-    timerfd_settime(nap_fd_, 0, &nap, nullptr);
-  }
-  bool moved = PostDeferred();
-  for (size_t rail = 0; rail < rails_.size(); ++rail)
-    moved |= PollRail(rail);
-  poller_ = outer;
-  return !moved && deferred_ == nullptr &&
-         std::ranges::all_of(
-             rails_, [](const auto& rail) { return rail->MaySleep(); });
-}
-
 bool Port::PollRail(size_t rail) {
+  if (rooms_[rail].packets_posted < rooms_[rail].packets) [[unlikely]] {
+    const absl::Status posted = PostReceives(rail);
+    if (!posted.ok()) return Break(posted), true;
+  }
   std::array<fi_cq_data_entry, kEntries> entries;
   // What stays in the queue doesn't make its descriptor readable.
   ssize_t count = kEntries;
@@ -66,8 +54,7 @@ bool Port::PollRail(size_t rail) {
     if (count == -FI_EAGAIN) return moved;
     moved = true;
     if (count == -FI_EAVAIL) {
-      TakeError(rail);
-      count = kEntries;
+      if (TakeError(rail)) count = kEntries;
       continue;
     }
     if (count < 0) Break(library_.Error("fi_cq_read", count));
@@ -80,28 +67,37 @@ bool Port::PollRail(size_t rail) {
 void Port::Completed(const fi_cq_data_entry& entry) {
   // Only writes carry such data here; their completions have no context.
   if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) return WrittenStripe(entry.data);
-  Posted* posted = PostedOf(entry.op_context);
+  Posted* posted = Posted::Of(entry.op_context);
   switch (posted->kind) {
     case Posted::Kind::kReceive:
       return Arrived(static_cast<Receive*>(posted->owner), entry.len);
     case Posted::Kind::kSend:
       return Finish(static_cast<Send*>(posted->owner));
-    case Posted::Kind::kLanding: {
-      auto* landing = static_cast<Landing*>(posted->owner);
-      const size_t header =
-          posted == landing->posted.data() ? sizeof(WireHeader) : 0;
-      const size_t index = static_cast<size_t>(posted - landing->posted.data());
-      const size_t expected =
-          header + StripeOf(landing->bytes, landing->stripes, index).bytes;
-      if (entry.len != expected) landing->failed = true;
-      return ArrivedStripe(landing);
-    }
+    case Posted::Kind::kLanding:
+      return CompletedLanding(entry);
   }
+}
+
+void Port::CompletedLanding(const fi_cq_data_entry& entry) {
+  Posted* posted = Posted::Of(entry.op_context);
+  auto* landing = static_cast<Landing*>(posted->owner);
+  if (landing->step == Landing::Step::kFencing) return ArrivedStripe(landing);
+  --rooms_[posted->rail].landings_posted;
+  const auto index = static_cast<size_t>(posted - landing->posted.data());
+  const size_t expected =
+      (index == 0 ? sizeof(WireHeader) : 0) +
+      StripeOf(landing->bytes, landing->stripes, index).bytes;
+  if (entry.len != expected && !landing->failed) {
+    FailLanding(landing, absl::InternalError(absl::StrCat(
+                             "it sent ", entry.len, " bytes where ", expected,
+                             " were due")));
+  }
+  ArrivedStripe(landing);
 }
 
 void Port::Arrived(Receive* receive, size_t bytes) {
   const size_t rail = receive->posted.rail;
-  --receives_posted_[rail];
+  --rooms_[rail].packets_posted;
   // Replaced before it's looked at: it may be held for long.
   const absl::Status replaced = PostReceives(rail);
   receive->bytes = bytes;
@@ -117,51 +113,70 @@ void Port::Arrived(Receive* receive, size_t bytes) {
   if (!replaced.ok()) Break(replaced);
 }
 
-void Port::ArrivedStripe(Landing* landing) {
-  if (--landing->open == 0) Landed(landing);
-}
-
-void Port::Landed(Landing* landing) {
-  landing->open = 0;
-  if (Client* client = Find(landing->client)) return client->OnLanded(landing);
-  buffers_->Free(landing);
-}
-
-void Port::WrittenStripe(uint64_t number) {
-  Landing* landing = buffers_->Find(static_cast<uint32_t>(number));
-  if (landing == nullptr || landing->open == 0) return;
-  ArrivedStripe(landing);
-}
-
-void Port::TakeError(size_t rail) {
+bool Port::TakeError(size_t rail) {
   std::array<char, 256> data = {};
-  fi_cq_err_entry error = {};
+  QueueError newer;
+  fi_cq_err_entry& error = newer.known;
   error.err_data = data.data();
   error.err_data_size = data.size();
-  const ssize_t count = fi_cq_readerr(rails_[rail]->queue(), &error, 0);
-  if (count < 1) return;
+  if (fi_cq_readerr(rails_[rail]->queue(), &error, 0) < 1) return false;
   const std::string said = rails_[rail]->Explain(error);
-  if (error.op_context == nullptr)
-    return Break(absl::UnavailableError(absl::StrCat("fabric: ", said)));
-  Posted* posted = PostedOf(error.op_context);
-  const bool canceled = error.err == FI_ECANCELED;
-  switch (posted->kind) {
-    case Posted::Kind::kReceive: {
-      auto* receive = static_cast<Receive*>(posted->owner);
-      --receives_posted_[rail];
-      if (!canceled)
-        TRNCCL_LOG(LogLevel::kWarn, Context(), "a receive failed: ", said);
-      return Recycle(receive);
-    }
-    case Posted::Kind::kSend:
-      return FailSend(static_cast<Send*>(posted->owner),
-                      absl::UnavailableError(said));
-    case Posted::Kind::kLanding: {
-      auto* landing = static_cast<Landing*>(posted->owner);
-      landing->failed = true;
-      return ArrivedStripe(landing);
-    }
+  if ((error.flags & FI_REMOTE_CQ_DATA) != 0 || error.op_context == nullptr) {
+    Landing* landing = (error.flags & FI_REMOTE_CQ_DATA) == 0
+                           ? nullptr
+                           : buffers_->Find(static_cast<uint32_t>(error.data));
+    if (landing == nullptr || landing->open == 0)
+      return Break(absl::UnavailableError(said)), true;
+    FailLanding(landing, absl::UnavailableError(said));
+    return ArrivedStripe(landing), true;
   }
+  switch (Posted::Of(error.op_context)->kind) {
+    case Posted::Kind::kReceive:
+      TakeReceiveError(error, said);
+      break;
+    case Posted::Kind::kSend:
+      TakeSendError(error, said);
+      break;
+    case Posted::Kind::kLanding:
+      TakeLandingError(error, said);
+      break;
+  }
+  return true;
+}
+
+// Whose packet is lost can't be told, so nobody's is certain to have come.
+void Port::TakeReceiveError(const fi_cq_err_entry& error,
+                            const std::string& said) {
+  Posted* posted = Posted::Of(error.op_context);
+  --rooms_[posted->rail].packets_posted;
+  Recycle(static_cast<Receive*>(posted->owner));
+  if (error.err == FI_ECANCELED) return;
+  if (error.err == FI_ETRUNC) {
+    TRNCCL_LOG(LogLevel::kWarn, Context(),
+               "a stranger's packet was too long: ", said);
+    return;
+  }
+  Break(absl::UnavailableError(absl::StrCat("receiving a packet: ", said)));
+}
+
+void Port::TakeSendError(const fi_cq_err_entry& error,
+                         const std::string& said) {
+  auto* send = static_cast<Send*>(Posted::Of(error.op_context)->owner);
+  TakeBack(*send);
+  // The peer had no receive posted, and its adapter doesn't wait for one.
+  if (error.err == FI_ENORX) return Defer(send);
+  FailSend(send, absl::UnavailableError(said));
+}
+
+void Port::TakeLandingError(const fi_cq_err_entry& error,
+                            const std::string& said) {
+  Posted* posted = Posted::Of(error.op_context);
+  auto* landing = static_cast<Landing*>(posted->owner);
+  if (landing->step != Landing::Step::kFencing)
+    --rooms_[posted->rail].landings_posted;
+  if (error.err != FI_ECANCELED || !landing->failed)
+    FailLanding(landing, absl::UnavailableError(said));
+  ArrivedStripe(landing);
 }
 
 }  // namespace trnccl::fabric

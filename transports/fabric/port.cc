@@ -2,10 +2,12 @@
 // Copyright (c) The trnccl Authors
 #include "transports/fabric/port.h"
 
+#include <pthread.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -24,7 +26,7 @@ namespace {
 
 // Buffers that wait for packets on each rail; those that have come but aren't
 // released yet are replaced at once, so that nothing stops the endpoint.
-constexpr size_t kReceives = 32;
+constexpr size_t kPackets = 32;
 
 constexpr size_t kStripeAlignment = 4096;
 
@@ -35,6 +37,18 @@ constexpr uint32_t kIndexMask = (1u << kIndexBits) - 1;
 // the provider resends lost packets only while it's called.
 constexpr int64_t kBlindNapNs = 500'000;
 constexpr int64_t kResendNapNs = 5'000'000;
+// And where a post was refused.
+constexpr int64_t kRetryNapNs = 1'000'000;
+
+// How often this process has been forked off, counted by its ancestors.
+std::atomic<uint32_t> forks = 0;
+
+uint32_t Generation() {
+  static const int watching = pthread_atfork(
+      nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  static_cast<void>(watching);
+  return forks.load(std::memory_order_relaxed);
+}
 
 bool Resends(std::string_view provider) {
   return provider.find("ofi_rxd") != std::string_view::npos;
@@ -43,17 +57,33 @@ bool Resends(std::string_view provider) {
 }  // namespace
 
 Port::Port(const FabricLibrary& library, Provider provider)
-    : library_(library), owner_pid_(getpid()), provider_(std::move(provider)) {}
+    : library_(library),
+      generation_(Generation()),
+      provider_(std::move(provider)) {}
 
 absl::StatusOr<std::shared_ptr<Port>> Port::Open(const PortOptions& options) {
   ASSIGN_OR_RETURN(const FabricLibrary* library,
                    FabricLibrary::Load(options.library));
-  ASSIGN_OR_RETURN(Provider provider, ChooseProvider(*library, options));
-  auto port = std::shared_ptr<Port>(new Port(*library, std::move(provider)));
+  ASSIGN_OR_RETURN(std::shared_ptr<Port> port, OpenWith(*library, options));
+  const bool free = options.protocol == FabricProtocol::kAuto &&
+                    !options.device_memory && port->provider_.writes;
+  if (free && port->rails_.front()->EmulatesWrites()) {
+    PortOptions tagged = options;
+    tagged.protocol = FabricProtocol::kTagged;
+    absl::StatusOr<std::shared_ptr<Port>> other = OpenWith(*library, tagged);
+    if (other.ok()) port = *std::move(other);
+  }
+  port->LogChoice();
+  return port;
+}
+
+absl::StatusOr<std::shared_ptr<Port>> Port::OpenWith(
+    const FabricLibrary& library, const PortOptions& options) {
+  ASSIGN_OR_RETURN(Provider provider, ChooseProvider(library, options));
+  auto port = std::shared_ptr<Port>(new Port(library, std::move(provider)));
   MutexLock lock(port->mutex_);
   RETURN_IF_ERROR(port->OpenRails());
   RETURN_IF_ERROR(port->MakeNapTimer());
-  port->LogChoice();
   return port;
 }
 
@@ -67,7 +97,7 @@ absl::StatusOr<std::shared_ptr<Port>> Port::OfProcess(
   static auto& kept = *new std::vector<Kept>;
   MutexLock lock(mutex);
   for (Kept& known : kept) {
-    if (known.options != options || known.port->owner_pid_ != getpid() ||
+    if (known.options != options || known.port->IsInherited() ||
         !known.port->status_.ok())
       continue;
     return known.port;
@@ -88,8 +118,43 @@ void Port::LogChoice() const {
              ", short ones have up to ", provider_.eager_bytes, " bytes");
 }
 
+// The endpoints first: until they're closed, a provider may touch what was
+// posted to them, even in closing them.
 Port::~Port() {
   if (nap_fd_ >= 0) close(nap_fd_);
+  if (IsInherited()) {
+    Abandon();
+    return;
+  }
+  for (const auto& rail : rails_) rail->CloseEndpoint();
+  buffers_.reset();
+}
+
+bool Port::IsInherited() const {
+  return generation_ != forks.load(std::memory_order_relaxed);
+}
+
+// Closing would end the parent's connections.
+void Port::Abandon() {
+  for (auto& rail : rails_) static_cast<void>(rail.release());
+  rails_.clear();
+  static_cast<void>(buffers_.release());
+}
+
+bool Port::usable() {
+  if (status_.ok() && IsInherited()) [[unlikely]] {
+    Break(absl::FailedPreconditionError(
+        "this process was forked from the one that opened the endpoints, which "
+        "goes on with them; a child has to make communicators of its own"));
+  }
+  return status_.ok();
+}
+
+uint64_t Port::Access() const {
+  uint64_t access = FI_SEND | FI_RECV;
+  if (provider_.writes) access |= FI_WRITE | FI_REMOTE_WRITE;
+  if (provider_.reaches_devices) access |= FI_READ | FI_REMOTE_READ;
+  return access;
 }
 
 absl::Status Port::OpenRails() {
@@ -100,13 +165,26 @@ absl::Status Port::OpenRails() {
     addresses.push_back(absl::BytesToHexString(rail->address()));
     rails_.push_back(std::move(rail));
   }
+  for (const auto& rail : rails_) {
+    const size_t most = rail->message_bytes() - sizeof(WireHeader);
+    provider_.eager_bytes = std::min(provider_.eager_bytes, most);
+    // Tagged payloads take their place in the same queue.
+    const size_t packets = std::max<size_t>(
+        std::min(kPackets, rail->receives() / (provider_.writes ? 1 : 2)), 1);
+    rooms_.push_back({.packets = packets,
+                      .landings = rail->receives() - packets,
+                      .transmits = rail->transmits()});
+  }
   address_ =
       absl::StrCat(provider_.name, " ", provider_.writes ? "w" : "t",
                    provider_.eager_bytes, " ", absl::StrJoin(addresses, " "));
-  Buffers::Options options{.eager_bytes = provider_.eager_bytes};
+  Buffers::Options options{.eager_bytes = provider_.eager_bytes,
+                           .access = Access()};
   if (provider_.registers || provider_.writes) options.rails = rails_;
   buffers_ = std::make_unique<Buffers>(options);
-  receives_posted_.assign(rails_.size(), 0);
+  if (provider_.reaches_devices) {
+    ASSIGN_OR_RETURN(scratch_, buffers_->Grow(kScratchBytes));
+  }
   for (size_t rail = 0; rail < rails_.size(); ++rail)
     RETURN_IF_ERROR(PostReceives(rail));
   return absl::OkStatus();
@@ -116,7 +194,6 @@ absl::Status Port::MakeNapTimer() {
   const bool blind = std::ranges::any_of(
       rails_, [](const auto& rail) { return rail->wait_fd() < 0; });
   nap_ns_ = blind ? kBlindNapNs : Resends(provider_.name) ? kResendNapNs : 0;
-  if (nap_ns_ == 0) return absl::OkStatus();
   nap_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   return nap_fd_ >= 0 ? absl::OkStatus()
                       : SystemError(errno, "fabric: timerfd_create");
@@ -126,7 +203,7 @@ std::vector<int> Port::WakeFds() const {
   std::vector<int> fds;
   for (const auto& rail : rails_)
     if (rail->wait_fd() >= 0) fds.push_back(rail->wait_fd());
-  if (nap_fd_ >= 0) fds.push_back(nap_fd_);
+  fds.push_back(nap_fd_);
   return fds;
 }
 
@@ -171,21 +248,28 @@ absl::StatusOr<PeerAddress> Port::Insert(const std::string& address) {
         "); set TRNCCL_FABRIC_PROVIDER and the other TRNCCL_FABRIC settings "
         "alike on all ranks"));
   }
-  PeerAddress peer;
+  PeerAddress peer{.id = static_cast<uint32_t>(held_.size())};
   peer.count = std::min({rails_.size(), words.size() - 2, kMaxRails});
   for (size_t rail = 0; rail < peer.count; ++rail) {
     ASSIGN_OR_RETURN(
         peer.rails[rail],
         rails_[rail]->Insert(absl::HexStringToBytes(words[rail + 2])));
   }
+  held_.emplace_back();
   peers_.emplace(address, peer);
   return peer;
 }
 
-absl::StatusOr<Registration> Port::Register(size_t rail,
-                                            const Rail::Memory& memory) {
+absl::StatusOr<std::vector<Registration>> Port::Register(
+    const MemoryRange& memory) {
   RETURN_IF_ERROR(status_);
-  return rails_[rail]->Register(memory);
+  std::vector<Registration> registrations;
+  for (const std::unique_ptr<Rail>& rail : rails_) {
+    ASSIGN_OR_RETURN(Registration registration,
+                     rail->Register(memory, Access()));
+    registrations.push_back(std::move(registration));
+  }
+  return registrations;
 }
 
 Port::Stripe Port::StripeOf(size_t bytes, size_t stripes, size_t index) {
@@ -200,12 +284,37 @@ Port::Stripe Port::StripeOf(size_t bytes, size_t stripes, size_t index) {
 void Port::Break(const absl::Status& status) {
   if (!status_.ok()) return;
   status_ = status;
-  // Closing takes back everything that was posted.
-  rails_.clear();
+  // Takes back everything that was posted. What memory is registered with stays
+  // until that memory's owners are done.
+  if (!IsInherited())
+    for (const auto& rail : rails_) rail->CloseEndpoint();
   deferred_ = nullptr;
   deferred_end_ = &deferred_;
+  deferred_landings_ = nullptr;
   for (const Attached& attached : clients_)
     if (attached.client != nullptr) attached.client->OnPortFailed(status_);
+}
+
+bool Port::PrepareSleep(const Client* self) {
+  if (!usable()) return true;
+  const bool moved = Poll(self);
+  const bool refused = deferred_ != nullptr || deferred_landings_ != nullptr ||
+                       std::ranges::any_of(rooms_, [](const Room& room) {
+                         return room.packets_posted < room.packets;
+                       });
+  int64_t nap_ns = nap_ns_;
+  if (refused)
+    nap_ns = nap_ns == 0 ? kRetryNapNs : std::min(nap_ns, kRetryNapNs);
+  if (nap_ns > 0 || naps_) {
+    naps_ = nap_ns > 0;
+    const itimerspec nap = {.it_interval = {},
+                            .it_value = {.tv_sec = 0, .tv_nsec = nap_ns}};
+    // It can't fail with a descriptor and times that are valid.
+    timerfd_settime(nap_fd_, 0, &nap, nullptr);
+  }
+  return !moved && std::ranges::all_of(rails_, [](const auto& rail) {
+    return rail->MaySleep();
+  });
 }
 
 }  // namespace trnccl::fabric

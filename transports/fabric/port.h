@@ -14,8 +14,6 @@
 //   port->Poll(this);
 #pragma once
 
-#include <sys/types.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -35,8 +33,7 @@
 
 namespace trnccl::fabric {
 
-// A transport on this port. `from_poll` of another client means that the
-// owner's thread may be asleep.
+// A transport on this port.
 class Client {
  public:
   virtual ~Client() = default;
@@ -45,7 +42,12 @@ class Client {
   // Nothing needs the send's memory any more. Then it's freed.
   virtual void OnSent(const Send& send) = 0;
   virtual void OnSendFailed(const Send& send, const absl::Status& status) = 0;
-  // All of it has arrived, or it has failed or been given up.
+  // The endpoints have the landing's memory: the peer may be told.
+  virtual void OnAwaited(Landing* landing) = 0;
+  virtual void OnLandingFailed(const Landing& landing,
+                               const absl::Status& status) = 0;
+  // All of it has arrived and can be seen, or nothing arrives there any more,
+  // since it has failed or been given up.
   virtual void OnLanded(Landing* landing) = 0;
   // The port is of no use any more.
   virtual void OnPortFailed(const absl::Status& status) = 0;
@@ -55,7 +57,14 @@ class Client {
 struct PeerAddress {
   std::array<fi_addr_t, kMaxRails> rails = {};
   size_t count = 0;
+  uint32_t id = 0;  // the port's own
 };
+
+// Whether a landing's message is certain to come without anything else.
+enum class Certainty { kExpected, kAnnounced };
+
+// Enough for a fence: what it reads doesn't matter.
+inline constexpr size_t kScratchBytes = 64;
 
 class Port {
  public:
@@ -79,17 +88,20 @@ class Port {
   void Detach(Client* client);
 
   absl::StatusOr<PeerAddress> Insert(const std::string& address);
-  absl::StatusOr<Registration> Register(size_t rail,
-                                        const Rail::Memory& memory);
+  // By rail.
+  absl::StatusOr<std::vector<Registration>> Register(const MemoryRange& memory);
   size_t rails() const { return rails_.size(); }
 
   Buffers& buffers() { return *buffers_; }
   // Sends it, now or as soon as the endpoint takes it.
   void Post(Send* send);
-  // Hands the landing's memory to the endpoints. `descriptors` by rail, where
-  // memory is the caller's.
-  absl::Status Await(Landing* landing,
-                     const std::array<void*, kMaxRails>& descriptors);
+  // Fails what the client has posted from its caller's memory and no endpoint
+  // has taken yet.
+  void DropReferences(uint32_t endpoint);
+  // Hands the landing's memory to the endpoints; OnAwaited() follows, or may
+  // have come before this returns. False, and nothing follows, where there's no
+  // room for what isn't certain to come: try again later.
+  bool Await(Landing* landing, Certainty certainty);
   // OnLanded() follows, unless the payload is on its way already: then it
   // follows once that has come.
   void GiveUp(Landing* landing);
@@ -104,6 +116,9 @@ class Port {
   // if there's something to poll for. Must be asked again then.
   bool PrepareSleep(const Client* self);
 
+  // False once nothing can be sent or received any more: the port is broken, or
+  // this is a forked child, whose parent goes on with it.
+  bool usable();
   // Ends the endpoints: nothing is sent or received any more. For when memory
   // that's no longer ours to use can't be taken back from them otherwise.
   void Break(const absl::Status& status);
@@ -116,12 +131,30 @@ class Port {
   static Stripe StripeOf(size_t bytes, size_t stripes, size_t index);
 
  private:
+  // What a rail's endpoint may hold, and does.
+  struct Room {
+    size_t packets = 0;   // buffers for packets, at most
+    size_t landings = 0;  // stripes that wait for tagged payloads, at most
+    size_t transmits = 0;
+    size_t packets_posted = 0;
+    size_t landings_posted = 0;
+    size_t transmits_posted = 0;
+  };
+
   Port(const FabricLibrary& library, Provider provider);
+  static absl::StatusOr<std::shared_ptr<Port>> OpenWith(
+      const FabricLibrary& library, const PortOptions& options);
   absl::Status OpenRails();
   absl::Status MakeNapTimer();
   void LogChoice() const;
+  bool IsInherited() const;
+  void Abandon();
+  uint64_t Access() const;
+
+  // Posting (posting.cc).
   absl::Status PostReceives(size_t rail);
   absl::Status PostReceive(size_t rail, Receive* receive);
+  bool MayPost(const Send& send) const;
   // libfabric's return code for posting it.
   ssize_t TryPost(Send* send);
   ssize_t PostPacket(Send* send, fid_ep* endpoint);
@@ -129,15 +162,34 @@ class Port {
   ssize_t PostWrite(Send* send, fid_ep* endpoint);
   void Defer(Send* send);
   bool PostDeferred();
+  // It's the endpoint's no more.
+  void TakeBack(const Send& send);
   void Finish(Send* send);
   void FailSend(Send* send, const absl::Status& status);
-  bool PollRail(size_t rail);
-  void Completed(const fi_cq_data_entry& entry);
-  void Arrived(Receive* receive, size_t bytes);
+
+  // Landings (landing.cc).
+  bool HasRoomFor(const Landing& landing) const;
+  // False: some stripes are still to be handed over.
+  bool HandOver(Landing* landing);
+  ssize_t HandOverStripe(Landing* landing, size_t stripe);
+  ssize_t PostTaggedReceive(Landing* landing, size_t stripe);
+  ssize_t PostFence(Landing* landing, size_t stripe);
+  void DeferLanding(Landing* landing);
+  bool HandOverDeferred();
+  void FailLanding(Landing* landing, const absl::Status& status);
   void ArrivedStripe(Landing* landing);
   void Landed(Landing* landing);
   void WrittenStripe(uint64_t number);
-  void TakeError(size_t rail);
+
+  // Polling (polling.cc).
+  bool PollRail(size_t rail);
+  void Completed(const fi_cq_data_entry& entry);
+  void CompletedLanding(const fi_cq_data_entry& entry);
+  void Arrived(Receive* receive, size_t bytes);
+  bool TakeError(size_t rail);
+  void TakeReceiveError(const fi_cq_err_entry& error, const std::string& said);
+  void TakeSendError(const fi_cq_err_entry& error, const std::string& said);
+  void TakeLandingError(const fi_cq_err_entry& error, const std::string& said);
   Client* Find(uint32_t endpoint) const;
 
   struct Attached {
@@ -146,7 +198,7 @@ class Port {
   };
 
   const FabricLibrary& library_;
-  const pid_t owner_pid_;
+  const uint32_t generation_;  // of processes: how often one forked
   Mutex mutex_;
   Provider provider_;
   std::vector<std::unique_ptr<Rail>> rails_;
@@ -154,15 +206,20 @@ class Port {
   std::string address_;
   std::vector<Attached> clients_;
   std::map<std::string, PeerAddress> peers_;
-  std::vector<size_t> receives_posted_;  // by rail
-  Send* deferred_ = nullptr;             // a queue
+  std::vector<Room> rooms_;  // by rail
+  // Sends that the endpoints hold, by peer and rail.
+  std::vector<std::array<uint32_t, kMaxRails>> held_;
+  Send* deferred_ = nullptr;  // a queue
   Send** deferred_end_ = &deferred_;
+  Landing* deferred_landings_ = nullptr;
+  const Slab* scratch_ = nullptr;  // where fences read to
   const Client* poller_ = nullptr;
   absl::Status status_;
-  // Wakes sleepers where the queues have no descriptor, or where the provider
-  // must be called now and then though nothing arrives.
+  // Wakes sleepers where the queues have no descriptor, where the provider must
+  // be called now and then though nothing arrives, and where it refused a post.
   int nap_fd_ = -1;
   int64_t nap_ns_ = 0;
+  bool naps_ = false;  // the timer is set
 };
 
 }  // namespace trnccl::fabric

@@ -7,32 +7,14 @@
 #include <rdma/fi_tagged.h>
 #include <sys/uio.h>
 
-#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ccl/base/status_macros.h"
+#include "transports/fabric/gather.h"
 #include "transports/fabric/port.h"
 
 namespace trnccl::fabric {
-namespace {
-
-constexpr size_t kReceives = 32;
-constexpr unsigned kStripeBits = 4;
-
-// A header and a payload as one message, with their descriptors.
-struct Gathered {
-  std::array<iovec, 2> parts;
-  std::array<void*, 2> descriptors;
-  size_t count = 0;
-
-  void Add(const void* base, size_t bytes, void* descriptor) {
-    parts[count] = {const_cast<void*>(base), bytes};
-    descriptors[count++] = descriptor;
-  }
-};
-
-}  // namespace
 
 absl::Status Port::PostReceive(size_t rail, Receive* receive) {
   receive->posted.rail = static_cast<uint8_t>(rail);
@@ -41,21 +23,23 @@ absl::Status Port::PostReceive(size_t rail, Receive* receive) {
                                receive->slab->descriptor(rail), FI_ADDR_UNSPEC,
                                &receive->posted.context);
   if (code == 0) {
-    ++receives_posted_[rail];
+    ++rooms_[rail].packets_posted;
     return absl::OkStatus();
   }
   buffers_->Free(receive);
-  // The next packet that comes makes another try.
+  // Polling makes another try.
   if (code == -FI_EAGAIN) return absl::OkStatus();
-  return library_.Error("fi_recv", code);
+  return library_.Error(absl::StrCat("fi_recv on ", rails_[rail]->adapter()),
+                        code);
 }
 
 absl::Status Port::PostReceives(size_t rail) {
-  while (receives_posted_[rail] < kReceives) {
-    const size_t before = receives_posted_[rail];
+  const Room& room = rooms_[rail];
+  while (room.packets_posted < room.packets) {
+    const size_t before = room.packets_posted;
     ASSIGN_OR_RETURN(Receive * receive, buffers_->NewReceive());
     RETURN_IF_ERROR(PostReceive(rail, receive));
-    if (receives_posted_[rail] == before) break;
+    if (room.packets_posted == before) break;
   }
   return absl::OkStatus();
 }
@@ -104,24 +88,47 @@ ssize_t Port::PostWrite(Send* send, fid_ep* endpoint) {
   return fi_writemsg(endpoint, &message, FI_REMOTE_CQ_DATA | FI_COMPLETION);
 }
 
+// Peers that take nothing don't get all of an endpoint: half of it is for those
+// who have nothing in it yet.
+bool Port::MayPost(const Send& send) const {
+  const size_t rail = send.posted.rail;
+  return rooms_[rail].transmits_posted < rooms_[rail].transmits / 2 ||
+         held_[send.peer_id][rail] == 0;
+}
+
 ssize_t Port::TryPost(Send* send) {
-  fid_ep* endpoint = rails_[send->posted.rail]->endpoint();
+  if (!MayPost(*send)) return -FI_EAGAIN;
+  const size_t rail = send->posted.rail;
+  fid_ep* endpoint = rails_[rail]->endpoint();
+  ssize_t code = 0;
   switch (send->travel) {
     case Send::Travel::kPacket:
-      return PostPacket(send, endpoint);
+      code = PostPacket(send, endpoint);
+      break;
     case Send::Travel::kTagged:
-      return PostTagged(send, endpoint);
+      code = PostTagged(send, endpoint);
+      break;
     case Send::Travel::kWrite:
-      return PostWrite(send, endpoint);
+      code = PostWrite(send, endpoint);
+      break;
   }
-  return -FI_EINVAL;
+  if (code == 0) {
+    ++rooms_[rail].transmits_posted;
+    ++held_[send->peer_id][rail];
+  }
+  return code;
+}
+
+void Port::TakeBack(const Send& send) {
+  --rooms_[send.posted.rail].transmits_posted;
+  --held_[send.peer_id][send.posted.rail];
 }
 
 void Port::Post(Send* send) {
-  if (!status_.ok()) return FailSend(send, status_);
+  if (!usable()) return FailSend(send, status_);
   const ssize_t code = TryPost(send);
   if (code == -FI_EAGAIN) return Defer(send);
-  if (code < 0) FailSend(send, library_.Error("posting a message", code));
+  if (code < 0) FailSend(send, library_.Error("posting it", code));
 }
 
 void Port::Defer(Send* send) {
@@ -146,12 +153,25 @@ bool Port::PostDeferred() {
       continue;
     }
     moved = true;
-    if (code < 0) FailSend(send, library_.Error("posting a message", code));
+    if (code < 0) FailSend(send, library_.Error("posting it", code));
   }
   return moved;
 }
 
+void Port::DropReferences(uint32_t endpoint) {
+  Send* waiting = std::exchange(deferred_, nullptr);
+  deferred_end_ = &deferred_;
+  while (waiting != nullptr) {
+    Send* send = std::exchange(waiting, waiting->next);
+    if (send->client == endpoint && send->by_reference())
+      FailSend(send, absl::CancelledError("its sender has left"));
+    else
+      Defer(send);
+  }
+}
+
 void Port::Finish(Send* send) {
+  TakeBack(*send);
   if (Client* client = Find(send->client)) client->OnSent(*send);
   buffers_->Free(send);
 }
@@ -161,57 +181,9 @@ void Port::FailSend(Send* send, const absl::Status& status) {
   buffers_->Free(send);
 }
 
-absl::Status Port::Await(Landing* landing,
-                         const std::array<void*, kMaxRails>& descriptors) {
-  landing->open = landing->stripes;
-  if (provider_.writes) return absl::OkStatus();
-  for (size_t i = 0; i < landing->stripes; ++i) {
-    const Stripe stripe = StripeOf(landing->bytes, landing->stripes, i);
-    Gathered gathered;
-    if (i == 0) {
-      gathered.Add(&landing->header, sizeof(WireHeader),
-                   landing->slab->descriptor(i));
-    }
-    if (stripe.bytes > 0) {
-      gathered.Add(landing->data + stripe.offset, stripe.bytes,
-                   landing->payload == nullptr
-                       ? descriptors[i]
-                       : landing->payload->slab->descriptor(i));
-    }
-    Posted& posted = landing->posted[i];
-    posted.rail = static_cast<uint8_t>(i);
-    ssize_t code = 0;
-    do {
-      code = fi_trecvv(
-          rails_[i]->endpoint(), gathered.parts.data(),
-          gathered.descriptors.data(), gathered.count, FI_ADDR_UNSPEC,
-          uint64_t{landing->number} << kStripeBits | i, 0, &posted.context);
-      // A queue of receives that's full empties by polling.
-      if (code == -FI_EAGAIN) PollRail(i);
-    } while (code == -FI_EAGAIN && status_.ok());
-    if (code < 0) {
-      landing->failed = true;
-      landing->open -= landing->stripes - static_cast<uint32_t>(i);
-      return library_.Error("fi_trecvv", code);
-    }
-  }
-  return absl::OkStatus();
-}
-
-void Port::GiveUp(Landing* landing) {
-  landing->failed = true;
-  // Nothing is posted for writes: one that's on its way finds no landing.
-  if (landing->open == 0 || provider_.writes) return Landed(landing);
-  for (size_t i = 0; i < landing->stripes && !rails_.empty(); ++i) {
-    // Done already, or being filled: then its completion comes by itself.
-    static_cast<void>(
-        fi_cancel(&rails_[i]->endpoint()->fid, &landing->posted[i].context));
-  }
-}
-
 void Port::Recycle(Receive* receive) {
   const size_t rail = receive->posted.rail;
-  if (!status_.ok() || receives_posted_[rail] >= kReceives)
+  if (!usable() || rooms_[rail].packets_posted >= rooms_[rail].packets)
     return buffers_->Free(receive);
   const absl::Status posted = PostReceive(rail, receive);
   if (!posted.ok()) Break(posted);

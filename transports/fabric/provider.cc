@@ -20,16 +20,23 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "ccl/base/status_macros.h"
+#include "transports/fabric/newer.h"
 #include "transports/fabric/wire.h"
 
 namespace trnccl::fabric {
 namespace {
 
-constexpr uint32_t kApiVersion = FI_VERSION(1, 17);
+// What fi_getinfo() is asked by. Devices' memory needs what came later; without
+// it, nothing that was written for one release meets the rules of another.
+uint32_t ApiVersion(const FabricLibrary& library, const PortOptions& options) {
+  return options.device_memory && library.AtLeast(kDmabufMajor, kDmabufMinor)
+             ? FI_VERSION(kDmabufMajor, kDmabufMinor)
+             : FI_VERSION(1, 17);
+}
 
 // Best first. TCP's own datagram endpoint was "net" before release 1.18 and is
 // "tcp" since: several times faster than ofi_rxm over TCP.
-constexpr std::array<std::string_view, 10> kPreference = {
+constexpr std::array<std::string_view, 9> kPreference = {
     "efa", "cxi", "opx",         "psm3",       "verbs;ofi_rxm",
     "net", "tcp", "tcp;ofi_rxm", "udp;ofi_rxd"};
 
@@ -52,7 +59,7 @@ Info Hints(const FabricLibrary& library, const PortOptions& options,
            uint64_t caps) {
   Info hints(library.dupinfo(nullptr), {&library});
   if (hints == nullptr) return hints;
-  hints->caps = caps;
+  hints->caps = caps | (options.device_memory ? FI_HMEM : 0);
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode = kMemoryModes;
@@ -80,8 +87,8 @@ Offers Ask(const FabricLibrary& library, const PortOptions& options,
            uint64_t caps) {
   const Info hints = Hints(library, options, caps);
   fi_info* found = nullptr;
-  if (hints == nullptr || library.getinfo(kApiVersion, nullptr, nullptr, 0,
-                                          hints.get(), &found) != 0)
+  if (hints == nullptr || library.getinfo(ApiVersion(library, options), nullptr,
+                                          nullptr, 0, hints.get(), &found) != 0)
     return {Info(nullptr, {&library}), {}};
   Offers offers{Info(found, {&library}), {}};
   for (fi_info* info = found; info != nullptr; info = info->next) {
@@ -162,7 +169,11 @@ bool HasWantedAddress(const fi_info& info, const PortOptions& options) {
 }
 
 // The offers of the best provider for the protocol, one an adapter, by the
-// caller's preference and then as libfabric lists them.
+// caller's preference and then as libfabric lists them. EFA lists the fabric
+// efa-direct before efa, and it's the right one for writes: it's what the
+// adapter does itself, without the copies and queues of efa's emulation, and
+// what it lacks (order, messages longer than a packet) isn't needed here. It
+// has no tagged messages, so that protocol finds efa.
 std::vector<fi_info*> BestAdapters(const Offers& offers,
                                    const PortOptions& options) {
   std::vector<fi_info*> fitting = offers.fitting;
@@ -222,7 +233,7 @@ size_t EagerBytes(const fi_info& info, const PortOptions& options) {
   size_t bytes = options.eager_bytes;
   if (bytes == 0)
     bytes = PrefersWrites(info) ? kAdapterEagerBytes : kEagerBytes;
-  return std::min(bytes, info.ep_attr->max_msg_size - sizeof(WireHeader));
+  return bytes;
 }
 
 }  // namespace
@@ -233,8 +244,9 @@ absl::StatusOr<Provider> ChooseProvider(const FabricLibrary& library,
   Offers write = Ask(library, options, kWriteCaps);
   std::vector<fi_info*> by_tag = BestAdapters(tagged, options);
   std::vector<fi_info*> by_write = BestAdapters(write, options);
-  bool writes = options.protocol == FabricProtocol::kWrite;
-  if (options.protocol == FabricProtocol::kAuto) {
+  bool writes =
+      options.protocol == FabricProtocol::kWrite || options.device_memory;
+  if (options.protocol == FabricProtocol::kAuto && !options.device_memory) {
     writes = !by_write.empty() &&
              (by_tag.empty() || PrefersWrites(*by_write.front()));
   }
@@ -249,6 +261,8 @@ absl::StatusOr<Provider> ChooseProvider(const FabricLibrary& library,
                     .virtual_keys = (mr_mode & FI_MR_VIRT_ADDR) != 0,
                     .provides_keys = (mr_mode & FI_MR_PROV_KEY) != 0,
                     .binds_memory = (mr_mode & FI_MR_ENDPOINT) != 0,
+                    .revokes = PrefersWrites(first),
+                    .reaches_devices = options.device_memory,
                     .eager_bytes = EagerBytes(first, options)};
   for (const fi_info* info : chosen)
     provider.rails.emplace_back(library.dupinfo(info), InfoDeleter{&library});

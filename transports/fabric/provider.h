@@ -34,8 +34,11 @@ struct Provider {
   bool virtual_keys = false;   // remote addresses are the owner's own
   bool provides_keys = false;  // it chooses the keys of registered memory
   bool binds_memory = false;   // registered memory belongs to an endpoint
-  size_t eager_bytes = 0;      // payload of a short message
-  std::vector<Info> rails;     // one endpoint each
+  // Deregistering ends remote writes, even those that are on their way.
+  bool revokes = false;
+  bool reaches_devices = false;  // their memory may be registered
+  size_t eager_bytes = 0;        // payload of a short message
+  std::vector<Info> rails;       // one endpoint each
 };
 
 // NotFound, with what there is, where nothing fits.

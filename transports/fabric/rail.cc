@@ -7,6 +7,7 @@
 #include <rdma/fi_errno.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <string_view>
@@ -70,7 +71,33 @@ absl::StatusOr<std::unique_ptr<Rail>> Rail::Open(const FabricLibrary& library,
   rail->adapter_ = info.domain_attr->name;
   RETURN_IF_ERROR(rail->OpenObjects(info));
   RETURN_IF_ERROR(rail->Enable());
+  rail->ReadLimits(info);
   return rail;
+}
+
+void Rail::ReadLimits(const fi_info& info) {
+  transmits_ = std::max<size_t>(info.tx_attr->size, 1);
+  receives_ = std::max<size_t>(info.rx_attr->size, 1);
+  message_bytes_ = info.ep_attr->max_msg_size;
+  size_t most = 0;
+  size_t bytes = sizeof(most);
+  if (fi_getopt(&endpoint_->fid, FI_OPT_ENDPOINT, kOptMaxMessageBytes, &most,
+                &bytes) == 0 &&
+      bytes == sizeof(most))
+    message_bytes_ = std::min(message_bytes_, most);
+}
+
+bool Rail::EmulatesWrites() const {
+  bool emulates = false;
+  size_t bytes = sizeof(emulates);
+  return fi_getopt(&endpoint_->fid, FI_OPT_ENDPOINT, kOptEfaEmulatedWrite,
+                   &emulates, &bytes) == 0 &&
+         emulates;
+}
+
+void Rail::CloseEndpoint() {
+  if (endpoint_ != nullptr && fi_close(&endpoint_->fid) == 0)
+    static_cast<void>(endpoint_.release());
 }
 
 absl::Status Rail::OpenObjects(const fi_info& info) {
@@ -85,7 +112,7 @@ absl::Status Rail::OpenObjects(const fi_info& info) {
   RETURN_IF_ERROR(Checked("fi_domain", fi_domain(fabric_.get(), own.get(),
                                                  &domain.object, nullptr)));
   domain_ = domain.Take();
-  RETURN_IF_ERROR(OpenQueue(*own));
+  RETURN_IF_ERROR(OpenQueue());
   fi_av_attr attributes = {};
   attributes.type = FI_AV_TABLE;
   Opened<fid_av> addresses;
@@ -101,7 +128,7 @@ absl::Status Rail::OpenObjects(const fi_info& info) {
   return absl::OkStatus();
 }
 
-absl::Status Rail::OpenQueue(const fi_info& info) {
+absl::Status Rail::OpenQueue() {
   fi_cq_attr attributes = {};
   attributes.size = kQueueEntries;
   attributes.format = FI_CQ_FORMAT_DATA;
@@ -117,7 +144,6 @@ absl::Status Rail::OpenQueue(const fi_info& info) {
   const bool waits = attributes.wait_obj == FI_WAIT_FD &&
                      fi_control(&queue_->fid, FI_GETWAIT, &wait_fd_) == 0;
   if (!waits) wait_fd_ = -1;
-  static_cast<void>(info);
   return absl::OkStatus();
 }
 
@@ -182,12 +208,54 @@ absl::StatusOr<fi_addr_t> Rail::Insert(const std::string& address) {
                                              " refused its address"));
 }
 
-absl::StatusOr<Registration> Rail::Register(const Memory& memory) {
-  const uint64_t key = provides_keys_ ? 0 : next_key_++;
+absl::StatusOr<fi_addr_t> Rail::Self() {
+  if (self_ == FI_ADDR_UNSPEC) {
+    ASSIGN_OR_RETURN(self_, Insert(address_));
+  }
+  return self_;
+}
+
+absl::StatusOr<fid_mr*> Rail::RegisterDevice(const MemoryRange& memory,
+                                             uint64_t access) {
+  const bool dmabuf = memory.kind == MemoryRange::Kind::kDmabuf;
+  if (dmabuf && !library_.AtLeast(kDmabufMajor, kDmabufMinor)) {
+    return absl::UnimplementedError(absl::StrCat(
+        "libfabric at \"", library_.path,
+        "\" is older than 1.20, which first knows dmabuf; load a newer one by "
+        "TRNCCL_FABRIC_LIBRARY"));
+  }
+  const iovec pointer = {const_cast<std::byte*>(memory.base), memory.bytes};
+  const MrDmabuf described = {
+      .fd = memory.dmabuf_fd,
+      .offset = memory.dmabuf_offset,
+      .len = memory.bytes,
+      .base_addr = const_cast<std::byte*>(memory.base) - memory.dmabuf_offset};
+  MrAttributes attributes;
+  fi_mr_attr& known = attributes.known;
+  known.mr_iov = dmabuf ? reinterpret_cast<const iovec*>(&described) : &pointer;
+  known.iov_count = 1;
+  known.access = access;
+  known.requested_key = provides_keys_ ? 0 : next_key_++;
+  known.iface = FI_HMEM_NEURON;
+  known.device.neuron = memory.device;
   fid_mr* region = nullptr;
   RETURN_IF_ERROR(Checked(
-      "fi_mr_reg", fi_mr_reg(domain_.get(), memory.base, memory.bytes,
-                             memory.access, 0, key, 0, &region, nullptr)));
+      "fi_mr_regattr",
+      fi_mr_regattr(domain_.get(), &known, dmabuf ? kMrDmabuf : 0, &region)));
+  return region;
+}
+
+absl::StatusOr<Registration> Rail::Register(const MemoryRange& memory,
+                                            uint64_t access) {
+  fid_mr* region = nullptr;
+  if (memory.kind != MemoryRange::Kind::kHost) {
+    ASSIGN_OR_RETURN(region, RegisterDevice(memory, access));
+  } else {
+    const uint64_t key = provides_keys_ ? 0 : next_key_++;
+    RETURN_IF_ERROR(
+        Checked("fi_mr_reg", fi_mr_reg(domain_.get(), memory.base, memory.bytes,
+                                       access, 0, key, 0, &region, nullptr)));
+  }
   Registration registration(region);
   if (binds_memory_) {
     RETURN_IF_ERROR(

@@ -10,6 +10,9 @@
 //   ASSIGN_OR_RETURN(auto rail, Rail::Open(library, provider, *info));
 //   ASSIGN_OR_RETURN(fi_addr_t peer, rail->Insert(address));
 //   fi_send(rail->endpoint(), ...);
+//
+// What's posted may be used until the endpoint is closed; so whoever posts
+// closes it first, then deregisters its memory, then destroys the rail.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -26,6 +29,7 @@
 #include "absl/status/statusor.h"
 #include "transports/fabric/library.h"
 #include "transports/fabric/provider.h"
+#include "transports/transport.h"
 
 namespace trnccl::fabric {
 
@@ -41,6 +45,9 @@ class Registration {
  public:
   Registration() = default;
   explicit Registration(fid_mr* region) : region_(region) {}
+
+  // Nobody reaches the memory through it any more.
+  void Close() { region_.reset(); }
 
   void* descriptor() const {
     return region_ == nullptr ? nullptr : fi_mr_desc(region_.get());
@@ -60,6 +67,11 @@ class Rail {
       const FabricLibrary& library, const Provider& provider,
       const fi_info& info);
 
+  // Takes back all that's posted: nothing is sent, received or written any
+  // more. A provider may refuse as long as memory is bound to the endpoint;
+  // then the end of that memory's registration ends its use.
+  void CloseEndpoint();
+
   fid_ep* endpoint() const { return endpoint_.get(); }
   fid_cq* queue() const { return queue_.get(); }
   // Becomes readable when there's something to poll for; -1 if it can't say.
@@ -71,14 +83,23 @@ class Rail {
   const std::string& address() const { return address_; }
   const std::string& adapter() const { return adapter_; }
 
-  absl::StatusOr<fi_addr_t> Insert(const std::string& address);
+  // How many may be posted at once.
+  size_t transmits() const { return transmits_; }
+  size_t receives() const { return receives_; }
+  // The longest message; remote writes may be longer.
+  size_t message_bytes() const { return message_bytes_; }
+  // Whether remote writes are made of messages, which the target's processor
+  // must take.
+  bool EmulatesWrites() const;
 
-  struct Memory {
-    const void* base = nullptr;
-    size_t bytes = 0;
-    uint64_t access = 0;  // FI_SEND, FI_RECV, FI_WRITE, FI_REMOTE_WRITE
-  };
-  absl::StatusOr<Registration> Register(const Memory& memory);
+  absl::StatusOr<fi_addr_t> Insert(const std::string& address);
+  // This very endpoint, as a peer of itself.
+  absl::StatusOr<fi_addr_t> Self();
+
+  // `access`: FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ,
+  // FI_REMOTE_WRITE.
+  absl::StatusOr<Registration> Register(const MemoryRange& memory,
+                                        uint64_t access);
 
   // What the provider says of an error that its queue reported.
   std::string Explain(const fi_cq_err_entry& error) const;
@@ -86,10 +107,13 @@ class Rail {
  private:
   Rail(const FabricLibrary& library, const Provider& provider);
   absl::Status OpenObjects(const fi_info& info);
-  absl::Status OpenQueue(const fi_info& info);
+  absl::Status OpenQueue();
   absl::Status Enable();
   // Makes wait_fd_ one that can be slept on, or -1.
   void ProveWaitFd();
+  void ReadLimits(const fi_info& info);
+  absl::StatusOr<fid_mr*> RegisterDevice(const MemoryRange& memory,
+                                         uint64_t access);
   // What a call returned, as an error that names this rail.
   absl::Status Checked(const char* call, ssize_t code) const;
 
@@ -101,6 +125,10 @@ class Rail {
   uint64_t next_key_ = 1;
   std::string address_;
   int wait_fd_ = -1;
+  size_t transmits_ = 0;
+  size_t receives_ = 0;
+  size_t message_bytes_ = 0;
+  fi_addr_t self_ = FI_ADDR_UNSPEC;
   // Closed from the last to the first.
   Fid<fid_fabric> fabric_;
   Fid<fid_domain> domain_;

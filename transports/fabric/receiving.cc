@@ -63,6 +63,8 @@ void FabricTransport::OnMessage(LinkId link, Receive* packet) {
   const bool fits = is_short ? header.bytes == body
                              : body == 0 && header.bytes > 0 &&
                                    header.bytes <= traits_.slice_bytes;
+  if (fits && !is_short && IsOvertaken(in, header))
+    return port_->Recycle(packet);
   if (header.sequence - in.head >= kWindow || !fits ||
       slot.state != InSlot::State::kNone) {
     Fail(About(link, absl::InternalError(absl::StrCat(
@@ -79,9 +81,19 @@ void FabricTransport::OnMessage(LinkId link, Receive* packet) {
     return;
   }
   // Written payloads may be there before they're announced.
-  const bool landed = in.landed && header.sequence == in.head;
+  const bool landed = in.landed && header.sequence == in.head &&
+                      header.bytes == in.landing->bytes;
   slot.state = landed ? InSlot::State::kLanded : InSlot::State::kAnnounced;
   port_->Recycle(packet);
+}
+
+// A tagged payload that answers a kReady which crossed its announcement may be
+// here before that, and released.
+bool FabricTransport::IsOvertaken(const InLink& in,
+                                  const WireHeader& header) const {
+  if (port_->provider().writes) return false;
+  if (header.sequence != in.head) return in.head - header.sequence <= kWindow;
+  return in.slots[in.head % kWindow].state == InSlot::State::kLanded;
 }
 
 const Incoming* FabricTransport::Peek(LinkId link, const Expected* expected) {
@@ -92,10 +104,11 @@ const Incoming* FabricTransport::Peek(LinkId link, const Expected* expected) {
   const InSlot& slot = in.slots[in.head % kWindow];
   if (slot.state == InSlot::State::kAnnounced) {
     const bool known = expected != nullptr && expected->bytes == slot.bytes;
-    MakeReady(link, known ? *expected : Expected{.bytes = slot.bytes});
+    MakeReady(link, known ? *expected : Expected{.bytes = slot.bytes},
+              Certainty::kAnnounced);
   } else if (expected != nullptr &&
              expected->bytes > port_->provider().eager_bytes) {
-    MakeReady(link, *expected);
+    MakeReady(link, *expected, Certainty::kExpected);
   }
   return nullptr;
 }
@@ -126,76 +139,100 @@ const Incoming* FabricTransport::Open(InLink& in) {
   }
 }
 
-void FabricTransport::MakeReady(LinkId link, const Expected& expected) {
+void FabricTransport::MakeReady(LinkId link, const Expected& expected,
+                                Certainty certainty) {
   InLink& in = At(link).in;
+  Landing* landing = NewLanding(link, expected);
+  if (landing == nullptr) return;
+  in.landing = landing;
+  in.landed = false;
+  if (landing->payload == nullptr) {
+    in.region = static_cast<const FabricRegion*>(expected.region);
+    ++open_landings_;
+  }
+  Aim(landing, in.region);
+  if (port_->Await(landing, certainty)) return;
+  if (landing->payload == nullptr) --open_landings_;
+  in.landing = nullptr;
+  in.region = nullptr;
+  port_->buffers().Free(landing);
+}
+
+Landing* FabricTransport::NewLanding(LinkId link, const Expected& expected) {
   Buffers& buffers = port_->buffers();
   absl::StatusOr<Landing*> made = buffers.NewLanding();
-  if (!made.ok()) return Fail(made.status());
+  if (!made.ok()) return Fail(made.status()), nullptr;
   Landing* landing = *made;
   landing->bytes = expected.bytes;
   landing->client = endpoint_;
   landing->link = link.index;
-  landing->sequence = in.head;
-  const size_t rails = PeerOf(link).address.count;
-  landing->stripes = static_cast<uint32_t>(
-      std::clamp<size_t>(expected.bytes / kStripeBytes, 1, rails));
+  landing->sequence = At(link).in.head;
+  landing->stripes = static_cast<uint32_t>(std::clamp<size_t>(
+      expected.bytes / kStripeBytes, 1, PeerOf(link).address.count));
   landing->data = expected.landing;
-  if (expected.landing == nullptr) {
-    absl::StatusOr<Payload*> payload = buffers.NewPayload(
-        {.bytes = expected.bytes, .slice_bytes = traits_.slice_bytes});
-    if (!payload.ok()) {
-      buffers.Free(landing);
-      return Fail(payload.status());
-    }
-    landing->payload = *payload;
-    landing->data = landing->payload->data;
-  } else {
-    ++open_landings_;
+  const Provider& provider = port_->provider();
+  if (expected.landing != nullptr && (!provider.writes || provider.revokes))
+    return landing;
+  absl::StatusOr<Payload*> payload = buffers.NewPayload(
+      {.bytes = expected.bytes, .slice_bytes = traits_.slice_bytes});
+  if (!payload.ok()) {
+    buffers.Free(landing);
+    return Fail(payload.status()), nullptr;
   }
-  in.landing = landing;
-  in.landed = false;
-  std::array<void*, kMaxRails> descriptors = {};
-  const auto* region = static_cast<const FabricRegion*>(expected.region);
-  for (size_t i = 0; region != nullptr && i < landing->stripes; ++i)
-    descriptors[i] = region->descriptor(i);
-  const absl::Status posted = port_->Await(landing, descriptors);
-  if (!posted.ok()) return Fail(About(link, posted));
-  SendReady(link, *landing, region);
+  landing->payload = *payload;
+  landing->data = landing->payload->data;
+  return landing;
 }
 
-void FabricTransport::SendReady(LinkId link, const Landing& landing,
-                                const Region* region) {
-  fabric::Send* send = NewPacket(link, WireKind::kReady, landing.sequence);
+// `region`: where the landing lies, or null, if that's the port's memory.
+void FabricTransport::Aim(Landing* landing, const FabricRegion* region) const {
+  landing->is_device = region != nullptr && region->is_device();
+  const Slab* slab = region == nullptr ? landing->payload->slab : nullptr;
+  const std::byte* base =
+      slab != nullptr ? slab->base() : region->registered_base();
+  const bool is_virtual = port_->provider().virtual_keys;
+  for (size_t i = 0; i < landing->stripes; ++i) {
+    landing->descriptors[i] =
+        slab != nullptr ? slab->descriptor(i) : region->descriptor(i);
+    landing->targets[i] = {
+        .address = is_virtual ? reinterpret_cast<uint64_t>(landing->data)
+                              : static_cast<uint64_t>(landing->data - base),
+        .key = slab != nullptr ? slab->key(i) : region->key(i)};
+  }
+}
+
+void FabricTransport::OnAwaited(Landing* landing) {
+  fabric::Send* send =
+      NewPacket({landing->link}, WireKind::kReady, landing->sequence);
   if (send == nullptr) return;
-  const Provider& provider = port_->provider();
-  send->header.stripes = static_cast<uint8_t>(landing.stripes);
-  send->header.bytes = landing.bytes;
-  send->header.landing = landing.number;
-  if (provider.writes) {
-    WireTargets targets;
-    for (size_t i = 0; i < landing.stripes; ++i) {
-      const auto* own = landing.payload;
-      const std::byte* base =
-          own != nullptr ? own->slab->base() : region->base();
-      targets[i].key = own != nullptr
-                           ? own->slab->key(i)
-                           : static_cast<const FabricRegion*>(region)->key(i);
-      targets[i].address = provider.virtual_keys
-                               ? reinterpret_cast<uint64_t>(landing.data)
-                               : static_cast<uint64_t>(landing.data - base);
-    }
+  send->header.stripes = static_cast<uint8_t>(landing->stripes);
+  send->header.bytes = landing->bytes;
+  send->header.landing = landing->number;
+  if (port_->provider().writes) {
     send->is_small = true;
-    send->bytes = landing.stripes * sizeof(WireTarget);
-    std::memcpy(send->small.data(), targets.data(), send->bytes);
+    send->bytes = landing->stripes * sizeof(WireTarget);
+    std::memcpy(send->small.data(), landing->targets.data(), send->bytes);
   }
   port_->Post(send);
+}
+
+void FabricTransport::OnLandingFailed(const Landing& landing,
+                                      const absl::Status& status) {
+  Fail(About({landing.link},
+             absl::Status(status.code(),
+                          absl::StrCat("receiving message ", landing.sequence,
+                                       " (", landing.bytes, " bytes) failed: ",
+                                       absl::string_view(status.message())))));
 }
 
 void FabricTransport::OnLanded(Landing* landing) {
   if (landing->payload == nullptr) --open_landings_;
   InLink& in = At({landing->link}).in;
   if (landing->failed || in.landing != landing) {
-    if (in.landing == landing) in.landing = nullptr;
+    if (in.landing == landing) {
+      in.landing = nullptr;
+      in.region = nullptr;
+    }
     return port_->buffers().Free(landing);
   }
   InSlot& slot = in.slots[in.head % kWindow];
@@ -233,6 +270,7 @@ void FabricTransport::Release(LinkId link) {
     port_->Recycle(std::exchange(slot.packet, nullptr));
   } else {
     port_->buffers().Free(std::exchange(in.landing, nullptr));
+    in.region = nullptr;
     in.landed = false;
   }
   slot.state = InSlot::State::kNone;

@@ -75,6 +75,7 @@ fabric::Send* FabricTransport::NewPacket(LinkId link, WireKind kind,
   send->header.released = in.head;
   send->posted.rail = static_cast<uint8_t>(RailOf(link));
   send->peer = peer.address.rails[send->posted.rail];
+  send->peer_id = peer.address.id;
   send->client = endpoint_;
   send->link = link.index;
   send->sequence = sequence;
@@ -89,7 +90,7 @@ void FabricTransport::SendTo(LinkId link, const Outgoing& message) {
   slot = {.state = OutSlot::State::kSending,
           .envelope = message.envelope,
           .bytes = message.bytes,
-          .region = message.region};
+          .region = static_cast<const FabricRegion*>(message.region)};
   if (message.region != nullptr) {
     slot.data = message.region->base() + message.offset;
   } else if (reserved_ != nullptr) {
@@ -100,7 +101,11 @@ void FabricTransport::SendTo(LinkId link, const Outgoing& message) {
   // Until it has left, whether or not the receiver has made room already.
   add_unsent();
   const bool was_ready = std::exchange(out.is_ready, false);
-  if (message.bytes <= port_->provider().eager_bytes)
+  // A packet's header lies in the host's memory, and adapters don't gather that
+  // and a device's.
+  const bool is_device = slot.region != nullptr && slot.region->is_device();
+  if (message.bytes == 0 ||
+      (message.bytes <= port_->provider().eager_bytes && !is_device))
     return SendShort(link, slot, sequence);
   slot.state = OutSlot::State::kAwaitsReady;
   // A place that was made for something else is of no use: the receiver will
@@ -132,8 +137,8 @@ void FabricTransport::SendShort(LinkId link, const OutSlot& slot,
       ++slot.payload->references;
       send->descriptor = slot.payload->slab->descriptor(rail);
     } else {
-      send->descriptor =
-          static_cast<const FabricRegion*>(slot.region)->descriptor(rail);
+      send->descriptor = slot.region->descriptor(rail);
+      ++open_references_;
     }
   }
   At(link).out.slots[sequence % kWindow].open = 1;
@@ -179,8 +184,8 @@ void FabricTransport::SendPayload(LinkId link, uint32_t sequence,
       send->payload = slot.payload;
       send->descriptor = slot.payload->slab->descriptor(i);
     } else {
-      send->descriptor =
-          static_cast<const FabricRegion*>(slot.region)->descriptor(i);
+      send->descriptor = slot.region->descriptor(i);
+      if (send->by_reference()) ++open_references_;
     }
     port_->Post(send);
   }
@@ -188,6 +193,7 @@ void FabricTransport::SendPayload(LinkId link, uint32_t sequence,
 
 void FabricTransport::OnSent(const fabric::Send& send) {
   remove_unsent();
+  if (send.by_reference()) --open_references_;
   if (send.header.kind != WireKind::kMessage &&
       send.header.kind != WireKind::kPayload)
     return;
@@ -207,12 +213,18 @@ void FabricTransport::OnSent(const fabric::Send& send) {
 void FabricTransport::OnSendFailed(const fabric::Send& send,
                                    const absl::Status& status) {
   remove_unsent();
-  Fail(About({send.link},
-             absl::Status(status.code(),
-                          absl::StrCat("sending failed: ",
-                                       absl::string_view(status.message()),
-                                       "; the peer may have died, or its "
-                                       "network is down"))));
+  if (send.by_reference() && open_references_ > 0) --open_references_;
+  // A peer that has all it needs may be gone.
+  if (left_ || send.header.kind == WireKind::kCredit) return;
+  const bool is_ready = send.header.kind == WireKind::kReady;
+  Fail(About(
+      {send.link},
+      absl::Status(
+          status.code(),
+          absl::StrCat(is_ready ? "asking for message " : "sending message ",
+                       send.sequence, " (", send.header.bytes,
+                       " bytes) failed: ", absl::string_view(status.message()),
+                       "; the peer may have died, or its network is down"))));
 }
 
 size_t FabricTransport::Pending(LinkId link) {
@@ -246,7 +258,9 @@ void FabricTransport::OnReady(LinkId link, const Receive& packet) {
   const size_t most = std::min(PeerOf(link).address.count, kMaxRails);
   const bool writes = port_->provider().writes;
   const size_t body = writes ? header.stripes * sizeof(WireTarget) : 0;
-  if (header.stripes < 1 || header.stripes > most ||
+  const bool is_later = static_cast<int32_t>(header.sequence - out.next) > 0;
+  if (header.stripes < 1 || header.stripes > most || is_later ||
+      header.bytes > traits_.slice_bytes || header.landing > UINT32_MAX ||
       packet.bytes != sizeof(WireHeader) + body) {
     return Fail(
         About(link, absl::InternalError("it named a place for a message that "
@@ -264,18 +278,26 @@ void FabricTransport::OnReady(LinkId link, const Receive& packet) {
   const bool awaited = out.next - header.sequence <= kWindow &&
                        slot.state == OutSlot::State::kAwaitsReady;
   // The place for a message that went another way: short, or of another length.
-  if (!awaited || header.bytes != slot.bytes) return;
+  if (!awaited || header.bytes != slot.bytes || left_) return;
   SendPayload(link, header.sequence, header, targets);
 }
 
-void FabricTransport::SendRaw(LinkId link, const WireHeader& header) {
+void FabricTransport::SendRaw(LinkId link, const WireHeader& header,
+                              std::span<const std::byte> body) {
+  TRNCCL_CHECK(body.size() <= kSmallBytes);
   MutexLock lock(port_->mutex());
   fabric::Send* send = NewPacket(link, WireKind::kCredit, 0);
   if (send == nullptr) return;
-  const uint32_t endpoint = send->header.endpoint;
+  const WireHeader own = send->header;
   send->header = header;
-  send->header.endpoint = endpoint;
-  send->header.source = static_cast<uint32_t>(rank_);
+  if (header.endpoint == 0) send->header.endpoint = own.endpoint;
+  if (header.source == 0) send->header.source = own.source;
+  std::ranges::copy(body, send->small.begin());
+  send->bytes = body.size();
+  send->is_small = true;
+  // It isn't one of the link's own.
+  send->client = 0;
+  remove_unsent();
   port_->Post(send);
 }
 

@@ -89,9 +89,11 @@ class InprocTransport final : public Transport {
   const Traits& traits() const override { return traits_; }
   absl::Status Connect(const ConnectOptions& options) override;
 
-  absl::StatusOr<std::unique_ptr<Region>> Register(const std::byte* base,
-                                                   size_t bytes) override {
-    return std::make_unique<InprocRegion>(base, bytes);
+  absl::StatusOr<std::unique_ptr<Region>> RegisterMemory(
+      const MemoryRange& memory) override {
+    if (memory.kind != MemoryRange::Kind::kHost)
+      return absl::UnimplementedError("inproc reaches no device's memory");
+    return std::make_unique<InprocRegion>(memory.base, memory.bytes);
   }
 
   std::byte* Reserve(std::span<const LinkId> links, size_t bytes) override {

@@ -187,11 +187,14 @@ void ShmTransport::MakeGate() {
   gate_ = Gate(words(own_), std::move(peers));
 }
 
-absl::StatusOr<std::unique_ptr<Region>> ShmTransport::Register(
-    const std::byte* base, size_t bytes) {
+absl::StatusOr<std::unique_ptr<Region>> ShmTransport::RegisterMemory(
+    const MemoryRange& memory) {
+  if (memory.kind != MemoryRange::Kind::kHost)
+    return absl::UnimplementedError("shm reaches no device's memory");
   std::optional<SharedPiece> piece;
-  if (options_.by_reference) piece = FindShared(base, bytes);
-  return std::make_unique<ShmRegion>(std::span(base, bytes), piece);
+  if (options_.by_reference) piece = FindShared(memory.base, memory.bytes);
+  return std::make_unique<ShmRegion>(std::span(memory.base, memory.bytes),
+                                     piece);
 }
 
 void ShmTransport::Refresh(Sending& link) {

@@ -40,8 +40,8 @@ class ShmTransport final : public Transport {
 
   const Traits& traits() const override { return traits_; }
   absl::Status Connect(const ConnectOptions& options) override;
-  absl::StatusOr<std::unique_ptr<Region>> Register(const std::byte* base,
-                                                   size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Region>> RegisterMemory(
+      const MemoryRange& memory) override;
   std::byte* Reserve(std::span<const LinkId> links, size_t bytes) override;
   bool Send(std::span<const LinkId> links, const Outgoing& message) override;
   size_t Pending(LinkId link) override;
