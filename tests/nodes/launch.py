@@ -41,14 +41,27 @@ class LaunchError(Exception):
     """What's needed to start programs isn't there."""
 
 
+def _share_cores(cluster, ranks_per_node):
+    """Whether ranks are more than cores. They can't see it: a node's rank knows
+    of its own node's only."""
+    cores = cluster.nodes[0].cores
+    if cores:
+        return ranks_per_node > len(cores)
+    return len(cluster.nodes) * ranks_per_node > len(os.sched_getaffinity(0))
+
+
 def _variables(cluster, ranks_per_node):
-    """What every rank finds in its environment. They can't begin with TRNCCL_:
-    those are the library's settings."""
-    return {
+    """What every rank finds in its environment. Names of ours can't begin with
+    TRNCCL_: those are the library's settings."""
+    variables = {
         "NODES_ADDRESSES": ",".join(n.addresses[0] for n in cluster.nodes),
         "NODES_RANKS_PER_NODE": str(ranks_per_node),
         "GLOO_SOCKET_IFNAME": "eth0",
     }
+    if _share_cores(cluster, ranks_per_node):
+        # Who spins keeps the one it waits for from running.
+        variables["TRNCCL_SPIN_US"] = os.environ.get("TRNCCL_SPIN_US", "0")
+    return variables
 
 
 def _write_agent(cluster, variables):
@@ -80,8 +93,7 @@ def mpirun(cluster, ranks_per_node, program):
         "btl_tcp_if_include": rails,
         "oob_tcp_if_include": "eth0",
     }
-    if ranks_per_node > len(node.cores or os.sched_getaffinity(0)):
-        # mpirun can't see that a node has fewer cores than the machine.
+    if _share_cores(cluster, ranks_per_node):
         parameters["mpi_yield_when_idle"] = "1"
     command = ["mpirun", "--oversubscribe", "--bind-to", "none", "--host",
                ",".join("%s:%d" % (n.name, ranks_per_node)
