@@ -83,6 +83,14 @@ std::string_view NameOf(const fi_info& info) {
   return info.fabric_attr->prov_name;
 }
 
+// Peers of such an address don't learn its scope, so it leads nowhere.
+bool IsLinkLocal(const fi_info& info) {
+  if (info.addr_format != FI_SOCKADDR_IN6 || info.src_addr == nullptr)
+    return false;
+  const auto* address = static_cast<const sockaddr_in6*>(info.src_addr);
+  return IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr);
+}
+
 Offers Ask(const FabricLibrary& library, const PortOptions& options,
            uint64_t caps) {
   const Info hints = Hints(library, options, caps);
@@ -92,6 +100,7 @@ Offers Ask(const FabricLibrary& library, const PortOptions& options,
     return {Info(nullptr, {&library}), {}};
   Offers offers{Info(found, {&library}), {}};
   for (fi_info* info = found; info != nullptr; info = info->next) {
+    if (IsLinkLocal(*info)) continue;
     const bool known = Preference(NameOf(*info)) < kPreference.size();
     if (known || NameOf(*info) == options.provider)
       offers.fitting.push_back(info);
