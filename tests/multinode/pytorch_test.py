@@ -57,7 +57,7 @@ class Groups(over_nodes.Case):
     def bodies(self, options, names):
         out, _ = self.nodes(*options.split(), over_nodes.PYTHON,
                             os.path.join(over_nodes.HERE, "ranks.py"),
-                            *names.split())
+                            *names.split(), PROPERTY_CASES="500")
         self.assertEqual(re.findall(r"^(\w+:\w+): [\d.]+ s$", out, re.M),
                          names.split())
 
@@ -97,7 +97,7 @@ class Training(over_nodes.Case):
         for options in ("-n 2 -p 1", "-n 4 -p 1"):
             with self.subTest(options):
                 out, err = self.train(options, "fsdp2_language_model.py",
-                                      "--steps", "10")
+                                      "--steps", "6")
                 found = re.search(r"right: .* differ by at most (\S+)", out)
                 self.assertIsNotNone(found, out + err)
                 self.assertLessEqual(float(found.group(1)), 1e-3)
