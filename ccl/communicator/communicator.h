@@ -67,6 +67,7 @@ class Communicator : public Drivable {
     uint32_t cookie = 0;
     // Null where another communicator's serves, or none is needed.
     std::unique_ptr<Bootstrap> bootstrap;
+    NetworkChoice network;  // the parent's, so that its endpoints serve
     std::unique_ptr<TransportSet> transports;
     Sleepers* sleepers = nullptr;
     LinkModel model;
@@ -122,6 +123,7 @@ class Communicator : public Drivable {
   const Membership& membership() const { return parts_.membership; }
   const Settings& settings() const { return parts_.settings; }
   const Topology& topology() const { return parts_.topology; }
+  const NetworkChoice& network() const { return parts_.network; }
   const std::string& name() const { return parts_.name; }
   const std::string& transport_name() const {
     return parts_.transports->name();

@@ -14,9 +14,12 @@
 #include "ccl/base/clock.h"
 #include "ccl/base/log.h"
 #include "ccl/base/status_macros.h"
+#include "ccl/bootstrap/own_addresses.h"
 #include "ccl/planner/model_file.h"
 #include "ccl/progress/sleepers.h"
+#include "ccl/topology/hardware.h"
 #include "ccl/topology/host_facts.h"
+#include "ccl/topology/network.h"
 
 namespace trnccl {
 namespace {
@@ -70,8 +73,29 @@ absl::Status MakeTransports(Communicator::Parts* parts) {
            .doorbell = &parts->sleepers->doorbell(),
            .lanes = parts->collective_lanes + Communicator::kOwnLanes,
            .nodes = static_cast<int>(parts->topology.grid.nodes.size()),
-           .adapters = parts->settings.fabric_adapters}));
+           .network = parts->network}));
   return absl::OkStatus();
+}
+
+// Cards are looked at only where there's a choice: it takes milliseconds.
+NetworkChoice ChooseNetwork(const Topology& topology, int rank,
+                            const Settings& settings) {
+  NetworkChoice choice{
+      .adapters = settings.fabric_adapters,
+      .addresses = NetworkAddresses(topology.hosts, rank),
+      .sharers = static_cast<int>(topology.local_ranks().size())};
+  const HostFacts& mine = topology.hosts[static_cast<size_t>(rank)];
+  if (topology.grid.nodes.size() == 1 || mine.nics.size() < 2) return choice;
+  const absl::StatusOr<Hardware> hardware = Hardware::Load();
+  if (hardware.ok()) choice.pci = PciOrder(topology, *hardware);
+  return choice;
+}
+
+std::vector<std::string> IpTexts(const std::vector<SocketAddress>& addresses) {
+  std::vector<std::string> texts;
+  for (const SocketAddress& address : addresses)
+    texts.push_back(address.IpText());
+  return texts;
 }
 
 // What became of a rank's connecting.
@@ -302,10 +326,15 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
                     .deadline = deadline,
                     .abort = request.abort};
   founding.parts.model = model;
+  const OwnAddresses own = OwnAddressesOf(*bootstrap, options.interfaces);
+  facts.met_at = IpTexts(own.met);
+  facts.addresses = IpTexts(own.chosen);
   ASSIGN_OR_RETURN(std::vector<std::string> all,
                    bootstrap->AllGather(HostFactsText(facts), deadline));
   ASSIGN_OR_RETURN(founding.parts.topology,
                    TopologyOf(all, request.membership.rank));
+  founding.parts.network =
+      ChooseNetwork(founding.parts.topology, request.membership.rank, settings);
   BootstrapExchange exchange(bootstrap.get(), deadline);
   RETURN_IF_ERROR(Connect(&exchange, &founding));
   founding.parts.bootstrap = std::move(bootstrap);
@@ -349,6 +378,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
   for (const int member : members)
     hosts.push_back(parent->topology().hosts[member]);
   parts.topology = MakeTopology(std::move(hosts), parts.membership.rank);
+  parts.network = parent->network();
   ASSIGN_OR_RETURN(
       const std::vector<std::string> agreements,
       exchange.AllGather(model.ok() ? AgreementText(request.settings, *model)

@@ -2,6 +2,7 @@
 // Copyright (c) The trnccl Authors
 #include "ccl/topology/host_facts.h"
 
+#include <netinet/in.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "ccl/base/status_macros.h"
 #include "transports/system_error.h"
@@ -28,6 +30,7 @@ constexpr absl::string_view kFirstWord = "trnccl-host";
 constexpr absl::string_view kVersion = "3";
 constexpr size_t kMaxTextBytes = 256 << 10;
 constexpr size_t kMaxNameChars = 4096;
+constexpr size_t kMaxAddresses = 64;
 
 // The first line of a small file of the kernel's; "" if there's none, and errno
 // says why.
@@ -89,6 +92,21 @@ absl::Status ParseName(absl::string_view value, std::string* name) {
   return absl::OkStatus();
 }
 
+// Of IPv4 or IPv6, with commas.
+absl::Status ParseAddresses(absl::string_view value,
+                            std::vector<std::string>* addresses) {
+  if (value.empty()) return absl::OkStatus();
+  *addresses = absl::StrSplit(value, ',');
+  const auto is_ip = [](const std::string& text) {
+    return !text.empty() && text.size() < INET6_ADDRSTRLEN &&
+           text.find_first_not_of("0123456789abcdef:.") == text.npos;
+  };
+  if (addresses->size() > kMaxAddresses ||
+      !std::all_of(addresses->begin(), addresses->end(), is_ip))
+    return Malformed("bad addresses");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<HostFacts> GatherHostFacts(const std::string& host_id) {
@@ -128,13 +146,14 @@ std::string HostFactsText(const HostFacts& facts) {
       absl::CHexEscape(facts.hostname), "\npid ", facts.pid, "\ncpus ",
       CpuSetText(facts.cpus), "\ncores ", CpuSetsText(facts.cores),
       "\nl3_groups ", CpuSetsText(facts.l3_groups), "\nnics ",
-      NicsText(facts.nics), "\n");
+      NicsText(facts.nics), "\nmet_at ", absl::StrJoin(facts.met_at, ","),
+      "\naddresses ", absl::StrJoin(facts.addresses, ","), "\n");
 }
 
 absl::StatusOr<HostFacts> ParseHostFacts(std::string_view text) {
   constexpr std::array<absl::string_view, kHostFactsLines> kKeys = {
-      kFirstWord, "host_id", "machine",   "hostname", "pid",
-      "cpus",     "cores",   "l3_groups", "nics"};
+      kFirstWord, "host_id",   "machine", "hostname", "pid",      "cpus",
+      "cores",    "l3_groups", "nics",    "met_at",   "addresses"};
   if (text.size() > kMaxTextBytes) return Malformed("the text is too long");
   const std::vector<absl::string_view> lines =
       absl::StrSplit(absl::string_view(text.data(), text.size()), '\n');
@@ -165,6 +184,8 @@ absl::StatusOr<HostFacts> ParseHostFacts(std::string_view text) {
   ASSIGN_OR_RETURN(facts.cores, ParseCpuSets(view(6)));
   ASSIGN_OR_RETURN(facts.l3_groups, ParseCpuSets(view(7)));
   ASSIGN_OR_RETURN(facts.nics, ParseNics(view(8)));
+  RETURN_IF_ERROR(ParseAddresses(values[9], &facts.met_at));
+  RETURN_IF_ERROR(ParseAddresses(values[10], &facts.addresses));
   // Whatever the parsers above let through, there's one way to write a fact.
   if (HostFactsText(facts) != text) return Malformed("not as written here");
   return facts;

@@ -35,6 +35,11 @@ struct HostFacts {
   std::vector<CpuSet> cores;
   std::vector<CpuSet> l3_groups;
   std::vector<Nic> nics;  // those on the PCI bus
+  // The rank's own IP addresses, best first: at which it has met ranks of other
+  // hosts, and those of the interfaces that its settings choose. Nobody knows
+  // them before ranks meet.
+  std::vector<std::string> met_at;
+  std::vector<std::string> addresses;
 
   bool operator==(const HostFacts&) const = default;
 };
@@ -46,7 +51,7 @@ absl::StatusOr<HostFacts> GatherHostFacts(const std::string& host_id);
 
 // Lines, the first with the form's version.
 std::string HostFactsText(const HostFacts& facts);
-inline constexpr int kHostFactsLines = 9;
+inline constexpr int kHostFactsLines = 11;
 
 // Strict: takes exactly what HostFactsText() of this version writes.
 absl::StatusOr<HostFacts> ParseHostFacts(std::string_view text);

@@ -21,13 +21,16 @@ HostFacts MadeUp() {
           .cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}},
           .l3_groups = {{0, 1, 2, 3, 4, 5, 6, 7}},
           .nics = {{.name = "eth0", .pci = "0000:00:05.0", .mbps = 25000},
-                   {.name = "rdma0", .state = Nic::State::kDown}}};
+                   {.name = "rdma0", .state = Nic::State::kDown}},
+          .met_at = {"10.1.0.1"},
+          .addresses = {"10.1.0.1", "fd01::1"}};
 }
 
 constexpr char kPlain[] =
     "trnccl-host 3\nhost_id a\nmachine m\nhostname b\npid 1\ncpus 0-1\ncores "
     "0;1\n"
-    "l3_groups 0-1\nnics e,0000:00:05.0,10,up\n";
+    "l3_groups 0-1\nnics e,0000:00:05.0,10,up\nmet_at 10.0.0.1\n"
+    "addresses 10.0.0.1,fd01::1\n";
 
 TEST(HostFacts, TellOfThisProcess) {
   const absl::StatusOr<HostFacts> facts = GatherHostFacts("");
@@ -112,6 +115,10 @@ TEST(HostFacts, RefuseTextThatTheyDidNotWrite) {
            {",up", ",sideways"},
            {"00:05.0", "00:05"},
            {"nics e", "nics e;"},
+           {"met_at 1", "met_at ,1"},
+           {"met_at 10.0.0.1", "met_at eth0"},
+           {"fd01::1", "fd01::1 "},
+           {"fd01::1", "fd01::1," + std::string(50, '1')},
            {"cpus 0-1", "cpus 0-16384"},
            {"host_id a", "host_id \\q"},
            {"host_id a", "host_id \\x61"},

@@ -218,7 +218,8 @@ std::string TopologyJson(const Topology& topology) {
         JsonText(facts.hostname), ", \"pid\": ", facts.pid, ", \"cpus\": \"",
         CpuSetText(facts.cpus), "\", \"cores\": \"", CpuSetsText(facts.cores),
         "\", \"l3_groups\": \"", CpuSetsText(facts.l3_groups),
-        "\", \"nics\": ", JsonText(NicsText(facts.nics)), "}"));
+        "\", \"nics\": ", JsonText(NicsText(facts.nics)), ", \"addresses\": ",
+        JsonText(absl::StrJoin(facts.addresses, ",")), "}"));
   }
   return absl::StrCat("{\"version\": 1,\n \"nodes\": [\n  ",
                       absl::StrJoin(nodes, ",\n  "), "],\n \"ranks\": [\n  ",

@@ -197,11 +197,11 @@ TEST(TopologyJson, ShowsNodesAndRanks) {
   {"rank": 0, "host_id": "a\"\u000a", "machine": "machine of a\"\u000a",)"
             R"( "hostname": "host of a\"\u000a",)"
             R"( "pid": 1, "cpus": "0", "cores": "", "l3_groups": "",)"
-            R"( "nics": ""},
+            R"( "nics": "", "addresses": ""},
   {"rank": 1, "host_id": "b", "machine": "machine of b",)"
             R"( "hostname": "host of b",)"
             R"( "pid": 1, "cpus": "0-1", "cores": "", "l3_groups": "",)"
-            R"( "nics": ""}]}
+            R"( "nics": "", "addresses": ""}]}
 )");
 }
 

@@ -37,8 +37,11 @@ fabric::PortOptions PortOptionsOf(const TransportSet::Options& options) {
   return {.library = settings.fabric_library,
           .provider = settings.fabric_provider,
           .protocol = static_cast<FabricProtocol>(settings.fabric_travel),
-          .adapters = options.adapters,
+          .adapters = options.network.adapters,
+          .addresses = options.network.addresses,
+          .pci = options.network.pci,
           .rails = static_cast<int>(settings.fabric_rails),
+          .sharers = options.network.sharers,
           .eager_bytes = static_cast<size_t>(settings.fabric_eager_bytes)};
 }
 

@@ -33,6 +33,15 @@
 
 namespace trnccl {
 
+// How a rank goes onto the network. Communicators of a process that have it
+// alike share its endpoints.
+struct NetworkChoice {
+  std::vector<std::string> adapters;   // and no others; empty: by the rest
+  std::vector<std::string> addresses;  // its own of IP, best first
+  std::vector<std::string> pci;        // of adapters on the bus, best first
+  int sharers = 1;                     // ranks of the node
+};
+
 class TransportSet {
  public:
   struct Options {
@@ -41,8 +50,7 @@ class TransportSet {
     const Doorbell* doorbell = nullptr;  // outlives this
     int lanes = 1;                       // alike on all ranks
     int nodes = 1;                       // that the ranks are on
-    // Adapters for the fabric, the best first; empty: as libfabric likes.
-    std::vector<std::string> adapters;
+    NetworkChoice network;
   };
   static absl::StatusOr<std::unique_ptr<TransportSet>> Create(
       const Options& options);
