@@ -153,17 +153,24 @@ void ResolveStep(const StepView& step, const CallLayout& layout,
   range.pieces = static_cast<uint32_t>(table->pieces.size()) - range.first;
 }
 
+// Trees and nodes give ranks messages of different lengths. A row that's legal
+// without nodes doesn't look at them.
+bool RanksDiffer(const Algorithm& algorithm, const Shape& shape) {
+  return SpecOf(algorithm.collective).rooted ||
+         !algorithm.legal({.ranks = shape.ranks});
+}
+
 // The slices of all ranks must be cut alike, so the longest message of any rank
-// counts. Trees and nodes give ranks different ones; elsewhere one rank's
-// program tells.
+// counts. Where ranks don't differ one program tells: a thousand take long.
 int64_t MostChunksOfAll(const Algorithm& algorithm, const Shape& shape,
                         const Program& own) {
   int64_t most = std::max<int64_t>(1, MostChunksPerMessage(own));
-  if (!SpecOf(algorithm.collective).rooted && shape.grid == nullptr)
-    return most;
+  if (!RanksDiffer(algorithm, shape)) return most;
   Shape other = shape;
-  for (other.rank = 0; other.rank < shape.ranks; ++other.rank)
-    most = std::max(most, MostChunksPerMessage(algorithm.build(other)));
+  for (other.rank = 0; other.rank < shape.ranks; ++other.rank) {
+    if (other.rank != shape.rank)
+      most = std::max(most, MostChunksPerMessage(algorithm.build(other)));
+  }
   return most;
 }
 
