@@ -17,11 +17,23 @@ namespace {
 // Steps of all ranks that are played rather than taken for one rank's: some
 // ten milliseconds.
 constexpr size_t kMostStepsPlayed = 40000;
+// Their operands: a step that waits for a thousand messages takes as long as
+// some hundred steps.
+constexpr size_t kMostOperandsPlayed = 10 * kMostStepsPlayed;
 
 size_t StepsOf(const Program& program) {
   size_t steps = 0;
   for (const Lane& lane : program.lanes) steps += lane.steps.size();
   return steps;
+}
+
+// Of rooted collectives, only one rank's steps have many: none are counted.
+size_t OperandsOf(const Program& program, const Algorithm& algorithm) {
+  size_t operands = 0;
+  if (SpecOf(algorithm.collective).rooted) return operands;
+  for (const Lane& lane : program.lanes)
+    for (const Step& step : lane.steps) operands += step.operands.size();
+  return operands;
 }
 
 size_t SendsOf(const Program& program) {
@@ -209,11 +221,15 @@ PlanCost::PlanCost(const Algorithm& algorithm, const Shape& shape,
   Prices prices(nodes, model);
   std::map<int, Program> canonical;
   size_t steps = 0;
+  size_t operands = 0;
   for (const int rank : CanonicalRanks(shape)) {
-    steps = std::max(steps, StepsOf(canonical[rank] = build(rank)));
+    const Program& program = canonical[rank] = build(rank);
+    steps = std::max(steps, StepsOf(program));
+    operands = std::max(operands, OperandsOf(program, algorithm));
   }
   chunks_per_block_ = canonical.at(0).chunks_per_block;
-  if (steps * ranks_ <= kMostStepsPlayed) {
+  if (steps * ranks_ <= kMostStepsPlayed &&
+      operands * ranks_ <= kMostOperandsPlayed) {
     Schedule schedule;
     for (int rank = 0; rank < shape.ranks; ++rank) {
       schedule.programs.push_back(build(rank));

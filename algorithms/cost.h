@@ -78,6 +78,10 @@ class PlanCost {
   double Seconds(const CallCut& cut) const;
   // What the busiest node sends to others, in blocks of the call.
   double sent_across() const { return sent_across_; }
+  // Of memory, for who keeps it.
+  size_t bytes() const {
+    return played_.size() * sizeof(Played) + awaited_.size() * sizeof(Awaited);
+  }
 
  private:
   // What a step or a rank costs: an amount, and more for the bytes of a chunk.

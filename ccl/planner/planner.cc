@@ -17,6 +17,9 @@ namespace {
 // keep them all.
 constexpr size_t kMaxPrograms = 256;
 
+// Costs of long schedules have megabytes.
+constexpr size_t kMaxCostsBytes = size_t{16} << 20;
+
 // Segments down to this fraction of the largest are compared.
 constexpr int64_t kMostCut = 16;
 
@@ -85,6 +88,19 @@ const CompiledProgram& Planner::ProgramOf(const Algorithm& algorithm,
   return *program;
 }
 
+const PlanCost& Planner::CostOf(const Algorithm& algorithm, int root) {
+  if (costs_bytes_ > kMaxCostsBytes) {
+    costs_.clear();
+    costs_bytes_ = 0;
+  }
+  auto& cost = costs_[{&algorithm, root}];
+  if (cost == nullptr) {
+    cost = std::make_unique<PlanCost>(algorithm, ShapeOf(root), options_.model);
+    costs_bytes_ += cost->bytes();
+  }
+  return *cost;
+}
+
 int64_t Planner::LargestSegment(const CompiledProgram& program,
                                 const CollectiveCall& call) const {
   if (options_.slice_bytes == 0)
@@ -110,7 +126,7 @@ size_t Planner::WireBytes(const CollectiveCall& call) const {
 }
 
 Planner::Choice Planner::Cut(const CompiledProgram& program,
-                             const CollectiveCall& call) const {
+                             const CollectiveCall& call) {
   const int64_t block = LargestBlock(call);
   int64_t largest = LargestSegment(program, call);
   if (largest == 0 || program.lanes() > options_.lanes) return {};
@@ -127,7 +143,7 @@ Planner::Choice Planner::Cut(const CompiledProgram& program,
   const bool pairs = call.collective == Collective::kAllToAllV;
   if (pairs) least = largest;
   const int64_t most_slots = std::max(1, options_.lanes / program.lanes());
-  const PlanCost cost(*program.algorithm, ShapeOf(call.root), options_.model);
+  const PlanCost& cost = CostOf(*program.algorithm, call.root);
   Choice best;
   for (int64_t cut = largest; cut >= least; cut /= 2) {
     const int64_t segments = SegmentsFor(block, cut);
@@ -199,6 +215,8 @@ absl::StatusOr<const Plan*> Planner::PlanFor(const CollectiveCall& call) {
     // Plans point to programs: all go together.
     for (Cached& entry : cache_) entry = {};
     programs_.clear();
+    costs_.clear();
+    costs_bytes_ = 0;
   }
   ASSIGN_OR_RETURN(const Choice choice, Choose(call));
   Plan plan = MakePlan(ProgramOf(*choice.algorithm, call.root), call,

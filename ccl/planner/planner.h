@@ -77,7 +77,7 @@ class Planner {
   absl::StatusOr<Choice> Choose(const CollectiveCall& call);
   // The cheapest of the ways to cut the call for this algorithm; no algorithm
   // if its messages fit no slice.
-  Choice Cut(const CompiledProgram& program, const CollectiveCall& call) const;
+  Choice Cut(const CompiledProgram& program, const CollectiveCall& call);
   // Elements of a block in the largest segment whose messages fit a slice.
   int64_t LargestSegment(const CompiledProgram& program,
                          const CollectiveCall& call) const;
@@ -85,12 +85,15 @@ class Planner {
   size_t WireBytes(const CollectiveCall& call) const;
   EngineUse EngineUseOf(const CollectiveCall& call, double plan_s) const;
   const CompiledProgram& ProgramOf(const Algorithm& algorithm, int root);
+  const PlanCost& CostOf(const Algorithm& algorithm, int root);
   absl::Status NoneLeft(const CollectiveCall& call) const;
 
   Options options_;
   AlgorithmFilter filter_;
   std::map<std::pair<const Algorithm*, int>, std::unique_ptr<CompiledProgram>>
       programs_;
+  std::map<std::pair<const Algorithm*, int>, std::unique_ptr<PlanCost>> costs_;
+  size_t costs_bytes_ = 0;
   Cached cache_[kCachedPlans];
 };
 
