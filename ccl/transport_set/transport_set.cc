@@ -100,6 +100,11 @@ constexpr char kSeparator = '\x1f';
 // Regions are dropped lazily, so their number is bounded here.
 constexpr size_t kMaxRegions = 256;
 
+absl::Status OfRank(int rank, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat("rank ", rank, ": ", status.message()));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TransportSet>> TransportSet::Create(
@@ -117,9 +122,10 @@ absl::StatusOr<std::unique_ptr<TransportSet>> TransportSet::Create(
     }
     absl::StatusOr<std::unique_ptr<Transport>> made = row->make(options);
     if (!made.ok()) {
-      return absl::Status(made.status().code(),
-                          absl::StrCat("rank ", options.membership.rank, ": ",
-                                       name, ": ", made.status().message()));
+      const absl::Status named(
+          made.status().code(),
+          absl::StrCat(name, ": ", made.status().message()));
+      return OfRank(options.membership.rank, named);
     }
     set->members_.push_back({.transport = *std::move(made)});
   }
@@ -150,7 +156,8 @@ absl::Status TransportSet::Connect(const ConnectRequest& request) {
     wanted[i].lanes = lanes_;
     wanted[i].deadline = request.deadline;
     wanted[i].abort = request.abort;
-    RETURN_IF_ERROR(transport.Connect(wanted[i]));
+    const absl::Status connected = transport.Connect(wanted[i]);
+    if (!connected.ok()) return OfRank(me, connected);
     RETURN_IF_ERROR(Adopt(&members_[i], wanted[i].peers.size()));
   }
   // The others can't be called: they haven't connected.

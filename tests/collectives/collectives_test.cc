@@ -368,6 +368,38 @@ TEST(Nodes, HierarchicalAlgorithmsAreRightInManySegments) {
   }
 }
 
+// Nodes of one, two and three ranks have three different longest messages: no
+// shared memory, and that of links to one or two others.
+TEST(Nodes, CutMessagesAlikeThoughTransportsDiffer) {
+  const Grid grid = {{{0}, {1, 2}, {3, 4, 5}}};
+  RankOptions options = OnNodes(grid);
+  const auto node_of_rank = options.settings_of_rank;
+  options.settings_of_rank = [&](int rank) {
+    std::vector<std::string> settings = node_of_rank(rank);
+    // The name that nothing has gives each thread an endpoint of its own.
+    settings.push_back(absl::StrCat("TRNCCL_FABRIC_ADAPTERS=lo,of", rank));
+    return settings;
+  };
+  const Shape shape{.ranks = options.ranks, .grid = &grid};
+  for (const Algorithm& row : Catalog()) {
+    if (!row.legal(shape) || row.collective == Collective::kBarrier) continue;
+    options.settings = {"TRNCCL_FABRIC_PROVIDER=net",
+                        "TRNCCL_FABRIC_SLICE_BYTES=8192",
+                        "TRNCCL_ARENA_BYTES=64K", SettingOf(row)};
+    RunRanks(options, [&](trncclComm_t comm, int rank) {
+      for (const int64_t count : {1, 250, 2047, 2048, 2049, 12'289, 50'021}) {
+        RunCase({.algorithm = &row,
+                 .ranks = options.ranks,
+                 .root = 4,
+                 .type = DataType::kInt32,
+                 .count = count,
+                 .grid = &grid},
+                comm, rank, GuardedBuffer::Memory::kHeap);
+      }
+    });
+  }
+}
+
 TEST(Strict, GivesTheSameBitsOnAnyNodes) {
   const Algorithm* reference =
       FindAlgorithm(Collective::kAllReduce, "one_step");

@@ -224,5 +224,40 @@ TEST(ManyIds, NeverTakeEachOthersPorts) {
   for (std::thread& rank : ranks) rank.join();
 }
 
+// Of three ranks on nodes of their own, the last with a setting that the others
+// don't have.
+std::vector<Outcome> InitOfNodes(const std::string& odd) {
+  std::vector<Outcome> outcomes(3);
+  RunThreads(3, [&](trncclUniqueId id, int rank) {
+    std::vector<std::string> settings = {
+        absl::StrCat("TRNCCL_HOST_ID=node", rank),
+        absl::StrCat("TRNCCL_FABRIC_ADAPTERS=lo,of", rank)};
+    if (rank == 2) settings.push_back(odd);
+    outcomes[rank] = InitOf(id, 3, rank, settings);
+  });
+  return outcomes;
+}
+
+TEST(UnlikeNodes, AllHearWhoLacksLibfabric) {
+  for (const Outcome& outcome :
+       InitOfNodes("TRNCCL_FABRIC_LIBRARY=/no/such/file")) {
+    EXPECT_NE(outcome.result, trncclSuccess);
+    EXPECT_TRUE(Says(
+        outcome, {"rank 2: fabric", "/no/such/file", "TRNCCL_FABRIC_LIBRARY"}));
+    EXPECT_LT(outcome.took_ms, kSoonMs);
+  }
+}
+
+TEST(UnlikeNodes, AllHearWhoseNetworkDiffers) {
+  for (const std::string& odd : std::vector<std::string>{
+           "TRNCCL_TRANSPORT=shm", "TRNCCL_FABRIC_PROVIDER=tcp;ofi_rxm"}) {
+    for (const Outcome& outcome : InitOfNodes(odd)) {
+      EXPECT_NE(outcome.result, trncclSuccess);
+      EXPECT_TRUE(Says(outcome, {"rank 2 (on ", "has " + odd}));
+      EXPECT_LT(outcome.took_ms, kSoonMs);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trnccl
