@@ -192,8 +192,8 @@ constexpr auto kRows = std::to_array<Row>({
         kEach, "TRNCCL_FABRIC_ADAPTERS",
         "Adapters of the fabric, libfabric's domains, most wanted first: "
         "`rdmap16s27-rdm,rdmap32s27-rdm`, `eth0`. Empty takes those nearest "
-        "to the rank, or the network interface that TRNCCL_SOCKET_IFNAME "
-        "chooses."),
+        "to the rank; of IP, the network interface by which ranks of other "
+        "hosts were met, among those that TRNCCL_SOCKET_IFNAME leaves."),
     Choice<&Settings::fabric_travel>(
         kAlike, "TRNCCL_FABRIC_PROTOCOL", "auto|tagged|write",
         "How long messages travel between nodes: as tagged messages, or "
