@@ -30,7 +30,7 @@ constexpr int kRanks = 3;
 // Where forked ranks put their addresses.
 struct Board {
   std::atomic<int> posted;
-  std::array<std::array<char, 200>, kRanks> addresses;
+  std::array<std::array<char, 2000>, kRanks> addresses;
 };
 
 // One rank's process: its body gives an error text, "" for none.

@@ -84,7 +84,7 @@ TEST_P(Conformance, EmptyLinksAlwaysTakeAMessageTogether) {
     }
   }
   std::map<uint32_t, int> held;  // messages of each link of rank 0
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < GetParam().Many(3000); ++round) {
     const int peer = 1 + static_cast<int>(random() % (kRanks - 1));
     const int lane = static_cast<int>(random() % 2);
     if (random() % 3 == 0) {
@@ -124,7 +124,7 @@ TEST_P(Conformance, EverySizeArrivesWithItsEnvelope) {
   const LinkId in = team.With(1, 0);
   for (uint64_t number = 0; number < 200; ++number) {
     const size_t bytes = stream.Bytes(number, traits);
-    std::byte* slice = team[0].Reserve({&out, 1}, bytes);
+    std::byte* slice = team.Reserve(0, {&out, 1}, bytes);
     ASSERT_NE(slice, nullptr);
     stream.Fill(number, slice, bytes);
     ASSERT_EQ(team[1].Peek(in, nullptr), nullptr);
@@ -198,7 +198,7 @@ TEST_P(Conformance, OnePayloadReachesSeveralPeers) {
                                      team.With(0, 3, 0)};
   for (uint64_t number = 0; number < 100; ++number) {
     const size_t bytes = stream.Bytes(number, traits);
-    std::byte* slice = team[0].Reserve(links, bytes);
+    std::byte* slice = team.Reserve(0, links, bytes);
     ASSERT_NE(slice, nullptr);
     stream.Fill(number, slice, bytes);
     ASSERT_TRUE(team[0].Send(

@@ -45,6 +45,16 @@ std::vector<Transport*> Team::all() const {
   return all;
 }
 
+std::byte* Team::Reserve(int rank, std::span<const LinkId> links,
+                         size_t bytes) {
+  std::byte* slice = nullptr;
+  const bool came = ProgressUntil(all(), [&] {
+    slice = ranks_[rank]->Reserve(links, bytes);
+    return slice != nullptr;
+  });
+  return came ? slice : nullptr;
+}
+
 const Incoming* Team::Await(int rank, LinkId link) {
   const Incoming* message = nullptr;
   const bool came = ProgressUntil(all(), [&] {

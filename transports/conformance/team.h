@@ -43,6 +43,10 @@ struct Subject {
   // Connections are made as messages need them: Connect() waits for nobody, and
   // sees neither who's gone nor whose lanes differ.
   bool lazy = false;
+  // A message takes long: tests that send many send fewer.
+  bool slow = false;
+
+  int Many(int count) const { return slow ? count / 5 : count; }
   // Each makes the newest message on the sender's link one that can't be.
   std::vector<std::function<void(Transport&, LinkId)>> corruptions;
 };
@@ -70,6 +74,9 @@ class Team {
 
   void Destroy(int rank) { ranks_[rank].reset(); }
 
+  // Room on links that are empty or not full, though the news of it may be on
+  // their way still; null if there never is.
+  std::byte* Reserve(int rank, std::span<const LinkId> links, size_t bytes);
   // The next message of the link, looked for until it's there; null if it never
   // comes. All ranks make progress meanwhile.
   const Incoming* Await(int rank, LinkId link);

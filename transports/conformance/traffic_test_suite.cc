@@ -36,7 +36,7 @@ void StepInOneThread(const Subject& subject, const TeamOptions& options,
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   Team team(subject, options);
-  auto players = PlayersOf(subject, team, 60);
+  auto players = PlayersOf(subject, team, subject.Many(100));
   size_t done = 0;
   while (done < players.size()) {
     Player& player = *players[random() % players.size()];
@@ -63,7 +63,7 @@ TEST_P(Conformance, CountersWrap) {
 
 TEST_P(Conformance, AThreadForEachRank) {
   Team team(GetParam(), {.ranks = 4, .lanes = 2});
-  auto players = PlayersOf(GetParam(), team, 100);
+  auto players = PlayersOf(GetParam(), team, GetParam().Many(100));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < team.ranks(); ++rank) {
     threads.emplace_back([&, rank] {
@@ -101,19 +101,21 @@ bool SleepUntil(Transport& transport, Doorbell& doorbell, const Look& look) {
 
 // One sleeps whenever there's no room, the other whenever there's no message.
 TEST_P(Conformance, NoWakeIsLostInAStream) {
-  constexpr int kMessages = 3000;
+  const int messages = GetParam().Many(3000);
   Team team(GetParam(), {.ranks = 2, .doorbells = true});
   const LinkId out = team.With(0, 1);
   const LinkId in = team.With(1, 0);
   std::thread sender([&] {
-    for (int i = 0; i < kMessages; ++i) {
+    for (int i = 0; i < messages; ++i) {
       ASSERT_TRUE(SleepUntil(team[0], team.doorbell(0), [&] {
         return team[0].Reserve({&out, 1}, 8) != nullptr;
       }));
       ASSERT_TRUE(team[0].Send({&out, 1}, {.bytes = 8}));
     }
+    ASSERT_TRUE(SleepUntil(team[0], team.doorbell(0),
+                           [&] { return team[0].unsent() == 0; }));
   });
-  for (int i = 0; i < kMessages; ++i) {
+  for (int i = 0; i < messages; ++i) {
     ASSERT_TRUE(SleepUntil(team[1], team.doorbell(1), [&] {
       return team[1].Peek(in, nullptr) != nullptr;
     }));
@@ -123,14 +125,14 @@ TEST_P(Conformance, NoWakeIsLostInAStream) {
 }
 
 TEST_P(Conformance, NoWakeIsLostInPingPong) {
-  constexpr int kRounds = 3000;
+  const int rounds = GetParam().Many(3000);
   Team team(GetParam(), {.ranks = 2, .doorbells = true});
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       Transport& transport = team[rank];
       const LinkId link = team.With(rank, 1 - rank);
-      for (int i = 0; i < kRounds; ++i) {
+      for (int i = 0; i < rounds; ++i) {
         if (i % 2 == rank) {
           ASSERT_NE(transport.Reserve({&link, 1}, 8), nullptr);
           ASSERT_TRUE(transport.Send({&link, 1}, {.bytes = 8}));

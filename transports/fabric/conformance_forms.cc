@@ -36,4 +36,9 @@ Subject Fabric(const std::string& name, const FabricOptions& form) {
   return subject;
 }
 
+Subject Slow(Subject subject) {
+  subject.slow = true;
+  return subject;
+}
+
 }  // namespace trnccl

@@ -21,4 +21,7 @@ FabricOptions Over(const std::string& provider, FabricProtocol protocol);
 
 Subject Fabric(const std::string& name, const FabricOptions& form);
 
+// One that sends fewer messages.
+Subject Slow(Subject subject);
+
 }  // namespace trnccl

@@ -25,8 +25,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fabric("net_tagged", OverLoopback("net", FabricProtocol::kTagged)),
         Fabric("net_written", OverLoopback("net", FabricProtocol::kWrite)),
         Fabric("net_long", Short()),
-        Fabric("rxm", OverLoopback("tcp;ofi_rxm", FabricProtocol::kAuto)),
-        Fabric("rxd", OverLoopback("udp;ofi_rxd", FabricProtocol::kAuto)),
+        Slow(Fabric("rxm", OverLoopback("tcp;ofi_rxm", FabricProtocol::kAuto))),
+        Slow(Fabric("rxd", OverLoopback("udp;ofi_rxd", FabricProtocol::kAuto))),
         Fabric("shm", Over("shm", FabricProtocol::kAuto))),
     SubjectName);
 

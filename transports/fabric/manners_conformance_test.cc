@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
 //
-// The suite over a provider with EFA's manners (test_provider/README.md).
+// The suite over a provider with EFA's manners (test_provider/README.md), and
+// with worse ones: short queues, refusals, receivers that aren't ready.
 #include <cstdlib>
+#include <map>
+#include <string>
 
 #include "transports/conformance/conformance.h"
 #include "transports/fabric/conformance_forms.h"
@@ -15,13 +18,19 @@ const bool provider_is_named = [] {
   return setenv("FI_PROVIDER_PATH", "transports/fabric/test_provider", 1) == 0;
 }();
 
-// With the provider's own settings.
-Subject Manners(const std::string& name, const std::string& fabric,
+// The provider's own settings, by the name that follows MANNERS_.
+using Settings = std::map<std::string, std::string>;
+
+Subject Manners(const std::string& name, const Settings& settings,
                 const FabricOptions& form) {
-  Subject subject = Fabric(name, form);
-  subject.make = [fabric, make = subject.make](const RankOptions& rank) {
-    setenv("MANNERS_FABRIC", fabric.c_str(), 1);
-    return make(rank);
+  Subject subject = Slow(Fabric(name, form));
+  subject.make = [settings, make = subject.make](const RankOptions& rank) {
+    for (const auto& [setting, value] : settings)
+      setenv(("MANNERS_" + setting).c_str(), value.c_str(), 1);
+    auto made = make(rank);
+    for (const auto& [setting, value] : settings)
+      unsetenv(("MANNERS_" + setting).c_str());
+    return made;
   };
   return subject;
 }
@@ -32,15 +41,51 @@ FabricOptions Railed(FabricProtocol protocol, int rails) {
   return options;
 }
 
+constexpr auto kTagged = FabricProtocol::kTagged;
+constexpr auto kWrite = FabricProtocol::kWrite;
+
 INSTANTIATE_TEST_SUITE_P(
     Manners, Conformance,
     ::testing::Values(
-        Manners("efa_tagged", "efa", Railed(FabricProtocol::kTagged, 1)),
-        Manners("efa_written", "efa", Railed(FabricProtocol::kWrite, 1)),
-        Manners("efa_two_rails", "efa", Railed(FabricProtocol::kTagged, 2)),
-        Manners("direct", "efa-direct", Railed(FabricProtocol::kAuto, 1)),
-        Manners("direct_two_rails", "efa-direct",
-                Railed(FabricProtocol::kAuto, 2))),
+        Manners("efa_tagged", {{"FABRIC", "efa"}}, Railed(kTagged, 1)),
+        Manners("efa_written", {{"FABRIC", "efa"}, {"SEED", "2"}},
+                Railed(kWrite, 1)),
+        Manners("efa_two_rails", {{"FABRIC", "efa"}, {"SEED", "3"}},
+                Railed(kTagged, 2)),
+        Manners("direct", {{"FABRIC", "efa-direct"}, {"SEED", "4"}},
+                Railed(kWrite, 1)),
+        Manners("direct_four_rails",
+                {{"FABRIC", "efa-direct"}, {"SEED", "5"}, {"NICS", "4"}},
+                Railed(kWrite, 4))),
+    SubjectName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Unkind, Conformance,
+    ::testing::Values(
+        Manners("short_receives",
+                {{"FABRIC", "efa"}, {"SEED", "6"}, {"RX_SIZE", "8"}},
+                Railed(kTagged, 1)),
+        Manners("short_transmits",
+                {{"FABRIC", "efa"}, {"SEED", "7"}, {"TX_SIZE", "4"}},
+                Railed(kTagged, 1)),
+        Manners("short_transmits_direct",
+                {{"FABRIC", "efa-direct"}, {"SEED", "8"}, {"TX_SIZE", "4"}},
+                Railed(kWrite, 1)),
+        Manners("refusing",
+                {{"FABRIC", "efa"}, {"SEED", "9"}, {"EAGAIN", "60"}},
+                Railed(kTagged, 2)),
+        Manners("refusing_direct",
+                {{"FABRIC", "efa-direct"}, {"SEED", "10"}, {"EAGAIN", "60"}},
+                Railed(kWrite, 2)),
+        Manners("one_completion",
+                {{"FABRIC", "efa-direct"}, {"SEED", "11"}, {"CQ_SIZE", "1"}},
+                Railed(kWrite, 1)),
+        Manners("not_ready_is_an_error",
+                {{"FABRIC", "efa-direct"},
+                 {"SEED", "12"},
+                 {"RNR", "error"},
+                 {"RX_SIZE", "4"}},
+                Railed(kWrite, 1))),
     SubjectName);
 
 }  // namespace

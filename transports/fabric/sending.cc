@@ -66,7 +66,9 @@ fabric::Send* FabricTransport::NewPacket(LinkId link, WireKind kind,
   }
   const Peer& peer = PeerOf(link);
   InLink& in = At(link).in;
-  in.told = in.head;
+  // What's written has no header that would tell.
+  const bool tells = kind != WireKind::kPayload || !port_->provider().writes;
+  if (tells) in.told = in.head;
   send->header.endpoint = peer.endpoint;
   send->header.source = static_cast<uint32_t>(rank_);
   send->header.lane = static_cast<uint16_t>(link.index % lanes_);
