@@ -131,12 +131,15 @@ Advanced EngineStage::StartRun() {
 }
 
 absl::Status EngineStage::InCall(const absl::Status& status) const {
-  const absl::Status told(
-      status.code(),
-      absl::StrCat("rank ", membership_.rank, ": ", DescribeCall(job_.envelope),
-                   ": ", absl::string_view(status.message())));
   const std::optional<int> origin = OriginOf(status);
-  return origin.has_value() ? WithOrigin(told, *origin) : told;
+  const std::string text =
+      absl::StrCat("rank ", membership_.rank, ": ", DescribeCall(job_.envelope),
+                   ": ", absl::string_view(status.message()));
+  if (!origin.has_value()) return absl::Status(status.code(), text);
+  return WithOrigin(
+      absl::Status(status.code(),
+                   absl::StrCat(text, " (origin: rank ", *origin, ")")),
+      *origin);
 }
 
 Advanced EngineStage::AdvanceRun() {

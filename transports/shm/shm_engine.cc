@@ -268,8 +268,8 @@ absl::Status ShmEngine::FindBuffers(std::span<const Offer> offers) {
   return absl::OkStatus();
 }
 
-// Not the kernel's own code: a process that's gone is a rank that died, which
-// the communicator finds out by itself.
+// Not the kernel's own code: a process that's gone is a rank that died, and the
+// origin of whatever follows.
 absl::Status ShmEngine::About(const RankBuffer& buffer,
                               const absl::Status& status) const {
   if (status.ok()) [[likely]]
@@ -277,8 +277,10 @@ absl::Status ShmEngine::About(const RankBuffer& buffer,
   const auto pid = std::find(pids_.begin(), pids_.end(), buffer.pid());
   const auto rank = pid - pids_.begin();
   if (absl::IsUnavailable(status)) {
-    return absl::UnavailableError(absl::StrCat(
-        "shm engine: rank ", rank, ": ", absl::string_view(status.message())));
+    return WithOrigin(
+        absl::UnavailableError(absl::StrCat("shm engine: rank ", rank, " (pid ",
+                                            buffer.pid(), ") died")),
+        static_cast<int>(rank));
   }
   return absl::InternalError(absl::StrCat(
       "shm engine: the buffers of rank ", rank, ": ",
