@@ -46,7 +46,10 @@ struct Subject {
   // A message takes long: tests that send many send fewer.
   bool slow = false;
 
-  int Many(int count) const { return slow ? count / 5 : count; }
+  template <typename Count>
+  Count Many(Count count) const {
+    return slow ? count / 5 : count;
+  }
   // Each makes the newest message on the sender's link one that can't be.
   std::vector<std::function<void(Transport&, LinkId)>> corruptions;
 };

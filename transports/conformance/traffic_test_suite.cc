@@ -36,7 +36,7 @@ void StepInOneThread(const Subject& subject, const TeamOptions& options,
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   Team team(subject, options);
-  auto players = PlayersOf(subject, team, subject.Many(100));
+  auto players = PlayersOf(subject, team, subject.Many<uint64_t>(100));
   size_t done = 0;
   while (done < players.size()) {
     Player& player = *players[random() % players.size()];
@@ -63,7 +63,7 @@ TEST_P(Conformance, CountersWrap) {
 
 TEST_P(Conformance, AThreadForEachRank) {
   Team team(GetParam(), {.ranks = 4, .lanes = 2});
-  auto players = PlayersOf(GetParam(), team, GetParam().Many(100));
+  auto players = PlayersOf(GetParam(), team, GetParam().Many<uint64_t>(100));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < team.ranks(); ++rank) {
     threads.emplace_back([&, rank] {

@@ -70,7 +70,8 @@ bool Port::HandOver(Landing* landing) {
     if (code == -FI_EAGAIN) return false;
     if (code == 0) continue;
     landing->open -= landing->stripes - landing->done;
-    FailLanding(landing, library_.Error("posting memory for it", code));
+    FailLanding(landing,
+                rails_[landing->done]->Checked("posting memory", code));
     GiveUp(landing);
     return true;
   }
@@ -143,6 +144,27 @@ void Port::GiveUp(Landing* landing) {
     static_cast<void>(
         fi_cancel(&rails_[i]->endpoint()->fid, &landing->posted[i].context));
   }
+}
+
+void Port::Absorb(Landing* landing, size_t slice_bytes) {
+  const bool was_told = landing->step == Landing::Step::kArriving;
+  if (provider_.writes || !was_told || !usable())
+    return buffers_->Free(landing);
+  if (landing->payload == nullptr) {
+    absl::StatusOr<Payload*> payload = buffers_->NewPayload(
+        {.bytes = landing->bytes, .slice_bytes = slice_bytes});
+    if (!payload.ok()) return buffers_->Free(landing);
+    landing->payload = *payload;
+  }
+  landing->data = landing->payload->data;
+  for (size_t i = 0; i < landing->stripes; ++i)
+    landing->descriptors[i] = landing->payload->slab->descriptor(i);
+  landing->client = 0;
+  landing->failed = false;
+  landing->step = Landing::Step::kPosting;
+  landing->done = 0;
+  landing->open = landing->stripes;
+  if (!HandOver(landing)) DeferLanding(landing);
 }
 
 void Port::FailLanding(Landing* landing, const absl::Status& status) {

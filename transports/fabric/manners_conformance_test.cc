@@ -3,40 +3,17 @@
 //
 // The suite over a provider with EFA's manners (test_provider/README.md), and
 // with worse ones: short queues, refusals, receivers that aren't ready.
-#include <cstdlib>
-#include <map>
-#include <string>
-
 #include "transports/conformance/conformance.h"
-#include "transports/fabric/conformance_forms.h"
+#include "transports/fabric/manners.h"
 
 namespace trnccl {
 namespace {
 
-// Before libfabric looks for providers.
-const bool provider_is_named = [] {
-  return setenv("FI_PROVIDER_PATH", "transports/fabric/test_provider", 1) == 0;
-}();
-
-// The provider's own settings, by the name that follows MANNERS_.
-using Settings = std::map<std::string, std::string>;
-
-Subject Manners(const std::string& name, const Settings& settings,
-                const FabricOptions& form) {
-  Subject subject = Slow(Fabric(name, form));
-  subject.make = [settings, make = subject.make](const RankOptions& rank) {
-    for (const auto& [setting, value] : settings)
-      setenv(("MANNERS_" + setting).c_str(), value.c_str(), 1);
-    auto made = make(rank);
-    for (const auto& [setting, value] : settings)
-      unsetenv(("MANNERS_" + setting).c_str());
-    return made;
-  };
-  return subject;
-}
+// Before anything else asks libfabric.
+const bool provider_is_named = (NameTheTestProvider(), true);
 
 FabricOptions Railed(FabricProtocol protocol, int rails) {
-  FabricOptions options = Over("manners", protocol);
+  FabricOptions options = OverManners(protocol);
   options.port.rails = rails;
   return options;
 }

@@ -57,7 +57,7 @@ bool Port::PollRail(size_t rail) {
       if (TakeError(rail)) count = kEntries;
       continue;
     }
-    if (count < 0) Break(library_.Error("fi_cq_read", count));
+    if (count < 0) Break(rails_[rail]->Checked("fi_cq_read", count));
     for (ssize_t i = 0; i < count && status_.ok(); ++i)
       Completed(entries[static_cast<size_t>(i)]);
   }

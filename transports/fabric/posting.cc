@@ -29,8 +29,7 @@ absl::Status Port::PostReceive(size_t rail, Receive* receive) {
   buffers_->Free(receive);
   // Polling makes another try.
   if (code == -FI_EAGAIN) return absl::OkStatus();
-  return library_.Error(absl::StrCat("fi_recv on ", rails_[rail]->adapter()),
-                        code);
+  return rails_[rail]->Checked("fi_recv", code);
 }
 
 absl::Status Port::PostReceives(size_t rail) {
@@ -128,7 +127,8 @@ void Port::Post(Send* send) {
   if (!usable()) return FailSend(send, status_);
   const ssize_t code = TryPost(send);
   if (code == -FI_EAGAIN) return Defer(send);
-  if (code < 0) FailSend(send, library_.Error("posting it", code));
+  if (code < 0)
+    FailSend(send, rails_[send->posted.rail]->Checked("posting", code));
 }
 
 void Port::Defer(Send* send) {
@@ -153,7 +153,8 @@ bool Port::PostDeferred() {
       continue;
     }
     moved = true;
-    if (code < 0) FailSend(send, library_.Error("posting it", code));
+    if (code < 0)
+      FailSend(send, rails_[send->posted.rail]->Checked("posting", code));
   }
   return moved;
 }

@@ -101,6 +101,8 @@ class Rail {
   absl::StatusOr<Registration> Register(const MemoryRange& memory,
                                         uint64_t access);
 
+  // What a call returned, as an error that names this rail.
+  absl::Status Checked(const char* call, ssize_t code) const;
   // What the provider says of an error that its queue reported.
   std::string Explain(const fi_cq_err_entry& error) const;
 
@@ -114,9 +116,6 @@ class Rail {
   void ReadLimits(const fi_info& info);
   absl::StatusOr<fid_mr*> RegisterDevice(const MemoryRange& memory,
                                          uint64_t access);
-  // What a call returned, as an error that names this rail.
-  absl::Status Checked(const char* call, ssize_t code) const;
-
   const FabricLibrary& library_;
   std::string provider_;
   std::string adapter_;

@@ -233,7 +233,8 @@ void FabricTransport::OnLanded(Landing* landing) {
       in.landing = nullptr;
       in.region = nullptr;
     }
-    return port_->buffers().Free(landing);
+    return left_ ? port_->Absorb(landing, traits_.slice_bytes)
+                 : port_->buffers().Free(landing);
   }
   InSlot& slot = in.slots[in.head % kWindow];
   if (!port_->provider().writes) {
