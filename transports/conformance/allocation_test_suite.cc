@@ -24,6 +24,11 @@ std::atomic<size_t> allocations = 0;
   return memory;
 }
 
+[[gnu::noinline]] void* operator new(size_t bytes,
+                                     const std::nothrow_t&) noexcept {
+  return operator new(bytes);
+}
+
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
