@@ -105,9 +105,9 @@ class Port {
   // OnLanded() follows, unless the payload is on its way already: then it
   // follows once that has come.
   void GiveUp(Landing* landing);
-  // For a landing that was given up, in place of freeing it: takes what the peer
-  // may be sending there all the same. On TCP nothing gets past a message that
-  // nobody takes, whosever it is.
+  // For a landing that was given up, in place of freeing it: takes what the
+  // peer may be sending there all the same. On TCP nothing gets past a message
+  // that nobody takes, whosever it is.
   void Absorb(Landing* landing, size_t slice_bytes);
   void Recycle(Receive* receive);
 
