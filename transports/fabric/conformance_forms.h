@@ -16,8 +16,17 @@
 
 namespace trnccl {
 
-// A provider on this machine's loopback, where it has one.
+// The libfabric that's tested: TRNCCL_TEST_LIBFABRIC, "" for the system's.
+// Where that names a file that isn't there, all tests of this program are
+// skipped.
+std::string LibraryUnderTest();
+// The provider of TCP's own endpoint for datagrams there.
+std::string TcpProvider();
+
 FabricOptions Over(const std::string& provider, FabricProtocol protocol);
+// On this machine's loopback.
+FabricOptions OverLoopback(const std::string& provider,
+                           FabricProtocol protocol);
 
 Subject Fabric(const std::string& name, const FabricOptions& form);
 

@@ -1,34 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
+//
+// The suite over the providers that every machine has, of the system's
+// libfabric or of another (conformance_forms.h).
+#include <vector>
+
 #include "transports/conformance/conformance.h"
 #include "transports/fabric/conformance_forms.h"
 
 namespace trnccl {
 namespace {
 
-FabricOptions OverLoopback(const std::string& provider,
-                           FabricProtocol protocol) {
-  FabricOptions options = Over(provider, protocol);
-  options.port.adapters = {"lo"};
-  return options;
-}
-
 FabricOptions Short() {
-  FabricOptions options = OverLoopback("net", FabricProtocol::kTagged);
+  FabricOptions options = OverLoopback(TcpProvider(), FabricProtocol::kTagged);
   options.port.eager_bytes = 16;
   return options;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Fabric, Conformance,
-    ::testing::Values(
-        Fabric("net_tagged", OverLoopback("net", FabricProtocol::kTagged)),
-        Fabric("net_written", OverLoopback("net", FabricProtocol::kWrite)),
-        Fabric("net_long", Short()),
-        Slow(Fabric("rxm", OverLoopback("tcp;ofi_rxm", FabricProtocol::kAuto))),
-        Slow(Fabric("rxd", OverLoopback("udp;ofi_rxd", FabricProtocol::kAuto))),
-        Fabric("shm", Over("shm", FabricProtocol::kAuto))),
-    SubjectName);
+std::vector<Subject> Subjects() {
+  const std::string tcp = TcpProvider();
+  std::vector<Subject> subjects = {
+      Fabric("tcp_tagged", OverLoopback(tcp, FabricProtocol::kTagged)),
+      Fabric("tcp_written", OverLoopback(tcp, FabricProtocol::kWrite)),
+      Fabric("tcp_long", Short()),
+      Slow(Fabric("rxm", OverLoopback("tcp;ofi_rxm", FabricProtocol::kAuto))),
+      Slow(Fabric("rxd", OverLoopback("udp;ofi_rxd", FabricProtocol::kAuto))),
+  };
+  // That of release 2.5 crashes inside of its queue with several long messages
+  // between endpoints of one process, which only tests have.
+  if (LibraryUnderTest().empty())
+    subjects.push_back(Fabric("shm", Over("shm", FabricProtocol::kAuto)));
+  return subjects;
+}
+
+INSTANTIATE_TEST_SUITE_P(Fabric, Conformance, ::testing::ValuesIn(Subjects()),
+                         SubjectName);
 
 }  // namespace
 }  // namespace trnccl

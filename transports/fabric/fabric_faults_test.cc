@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "transports/fabric/conformance_forms.h"
 #include "transports/fabric/fabric_transport.h"
 #include "transports/fabric/manners.h"
 
@@ -216,7 +217,7 @@ std::vector<fabric::WireHeader> Lies() {
       WireHeader{.lane = 5},
       WireHeader{.kind = static_cast<WireKind>(77)},
       WireHeader{.kind = WireKind::kPayload},
-      WireHeader{.sequence = 8},
+      WireHeader{.sequence = fabric::kWindow},
       WireHeader{.sequence = 0xffffffff},
       WireHeader{.bytes = 8},
       WireHeader{.bytes = UINT64_MAX},
@@ -294,10 +295,7 @@ void ExpectAForkedChildIsTold(const FabricOptions& form) {
 
 TEST(FabricFaults, AForkedChildIsToldAndItsParentGoesOn) {
   ExpectAForkedChildIsTold(OverManners(FabricProtocol::kWrite));
-  FabricOptions net;
-  net.port.provider = "net";
-  net.port.adapters = {"lo"};
-  ExpectAForkedChildIsTold(net);
+  ExpectAForkedChildIsTold(OverLoopback(TcpProvider(), FabricProtocol::kAuto));
 }
 
 }  // namespace

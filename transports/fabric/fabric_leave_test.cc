@@ -23,12 +23,6 @@ constexpr size_t kBytes = size_t{200} << 10;
 // Before anything else asks libfabric.
 const bool provider_is_named = (NameTheTestProvider(), true);
 
-FabricOptions OverLoopback(FabricProtocol protocol) {
-  FabricOptions form = Over("net", protocol);
-  form.port.adapters = {"lo"};
-  return form;
-}
-
 class Leaving : public ::testing::TestWithParam<FabricOptions> {};
 
 // How far the sender is when the receiver leaves, in turns that each makes.
@@ -126,8 +120,8 @@ INSTANTIATE_TEST_SUITE_P(
     Over, Leaving,
     ::testing::Values(OverManners(FabricProtocol::kTagged),
                       OverManners(FabricProtocol::kWrite),
-                      OverLoopback(FabricProtocol::kTagged),
-                      OverLoopback(FabricProtocol::kWrite)),
+                      OverLoopback(TcpProvider(), FabricProtocol::kTagged),
+                      OverLoopback(TcpProvider(), FabricProtocol::kWrite)),
     [](const auto& test) {
       const fabric::PortOptions& port = test.param.port;
       const bool writes = port.protocol == FabricProtocol::kWrite;

@@ -32,10 +32,8 @@ Form OverTest(const std::string& name, FabricProtocol protocol,
   return {name, OverManners(protocol), settings, rails};
 }
 
-Form OverLoopback(const std::string& name, FabricProtocol protocol) {
-  Form form{name, Over("net", protocol), {}, {1, 1}};
-  form.options.port.adapters = {"lo"};
-  return form;
+Form OverTcp(const std::string& name, FabricProtocol protocol) {
+  return {name, OverLoopback(TcpProvider(), protocol), {}, {1, 1}};
 }
 
 // One direction, with its receiver's memory.
@@ -149,8 +147,7 @@ constexpr auto kWrite = FabricProtocol::kWrite;
 INSTANTIATE_TEST_SUITE_P(
     Over, Expectations,
     ::testing::Values(
-        OverLoopback("net_tagged", kTagged),
-        OverLoopback("net_written", kWrite),
+        OverTcp("tcp_tagged", kTagged), OverTcp("tcp_written", kWrite),
         OverTest("tagged", kTagged, {{"SEED", "1"}}),
         OverTest("tagged_held_long", kTagged, {{"SEED", "2"}, {"HOLD", "40"}}),
         OverTest("tagged_short", kTagged,
