@@ -2,23 +2,35 @@
 // Copyright (c) The trnccl Authors
 //
 // No message allocates, once each kind has been seen.
+#include <dlfcn.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <string_view>
 
 #include "gtest/gtest.h"
 #include "transports/conformance/conformance.h"
 
 namespace {
 
+std::atomic<bool> counts = false;
 std::atomic<size_t> allocations = 0;
+
+// libfabric's providers that are libraries of their own allocate as they like.
+// Most have an operator of their own, but not where a sanitizer brings one.
+bool IsProvider(const void* code) {
+  Dl_info info;
+  return dladdr(code, &info) != 0 && info.dli_fname != nullptr &&
+         std::string_view(info.dli_fname).ends_with("-fi.so");
+}
 
 }  // namespace
 
 // Replaces the standard's for this binary; array forms end here too. Inlined,
 // one half of a pair would look like a mismatch to the compiler.
 [[gnu::noinline]] void* operator new(size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (counts && !IsProvider(__builtin_return_address(0))) ++allocations;
   void* memory = std::malloc(bytes);
   if (memory == nullptr) std::abort();
   return memory;
@@ -84,12 +96,14 @@ TEST_P(Conformance, MessagesDoNotAllocate) {
   for (int i = 0; i < 30; ++i) {
     for (const size_t bytes : sizes) ASSERT_TRUE(round(bytes));
   }
-  const size_t before = allocations;
+  allocations = 0;
+  counts = true;
   bool good = true;
   for (int i = 0; i < GetParam().Many(1000); ++i) {
     for (const size_t bytes : sizes) good &= round(bytes);
   }
-  EXPECT_EQ(allocations, before);
+  counts = false;
+  EXPECT_EQ(allocations, 0u);
   EXPECT_TRUE(good);
 }
 
