@@ -94,7 +94,7 @@ def many_live_groups(rank, size):
     for work, tensor in zip(works, tensors):
         work.wait()
         assert tensor[-1] == size
-    assert during.threads == before.threads, (before, during)
+    assert during.threads <= before.threads, (before, during)
     taken = during.descriptors - before.descriptors
     assert taken <= _DESCRIPTORS_PER_GROUP * _LIVE_GROUPS, (before, during)
     for group in groups:
