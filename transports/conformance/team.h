@@ -43,6 +43,9 @@ struct Subject {
   // Connections are made as messages need them: Connect() waits for nobody, and
   // sees neither who's gone nor whose lanes differ.
   bool lazy = false;
+  // What tells a peer that its message has come may be lost, and is said again
+  // only by a rank that makes progress, though it has all that it needs.
+  bool lossy = false;
   // A message takes long: tests that send many send fewer.
   bool slow = false;
 

@@ -5,6 +5,7 @@
 // each, asleep in between, and over the wrap of the counters.
 #include <poll.h>
 
+#include <atomic>
 #include <memory>
 #include <random>
 #include <thread>
@@ -39,8 +40,14 @@ void StepInOneThread(const Subject& subject, const TeamOptions& options,
   auto players = PlayersOf(subject, team, subject.Many<uint64_t>(100));
   size_t done = 0;
   while (done < players.size()) {
-    Player& player = *players[random() % players.size()];
-    if (player.done()) continue;
+    const size_t rank = random() % players.size();
+    Player& player = *players[rank];
+    if (player.done()) {
+      if (subject.lossy) {
+        ASSERT_TRUE(team[static_cast<int>(rank)].Progress().ok());
+      }
+      continue;
+    }
     const std::string wrong = player.Step(random());
     ASSERT_EQ(wrong, "");
     done += player.done() ? 1 : 0;
@@ -65,6 +72,7 @@ TEST_P(Conformance, AThreadForEachRank) {
   Team team(GetParam(), {.ranks = 4, .lanes = 2});
   auto players = PlayersOf(GetParam(), team, GetParam().Many<uint64_t>(100));
   std::vector<std::thread> threads;
+  std::atomic<int> going = team.ranks();
   for (int rank = 0; rank < team.ranks(); ++rank) {
     threads.emplace_back([&, rank] {
       std::mt19937_64 random(rank);
@@ -75,6 +83,9 @@ TEST_P(Conformance, AThreadForEachRank) {
         idle = player.moved() ? 0 : idle + 1;
         if (idle > 50) std::this_thread::yield();
       }
+      --going;
+      while (GetParam().lossy && going > 0)
+        ASSERT_TRUE(team[rank].Progress().ok());
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -17,6 +17,11 @@ FabricOptions Short() {
   return options;
 }
 
+Subject Lossy(Subject subject) {
+  subject.lossy = true;
+  return subject;
+}
+
 std::vector<Subject> Subjects() {
   const std::string tcp = TcpProvider();
   std::vector<Subject> subjects = {
@@ -24,7 +29,8 @@ std::vector<Subject> Subjects() {
       Fabric("tcp_written", OverLoopback(tcp, FabricProtocol::kWrite)),
       Fabric("tcp_long", Short()),
       Slow(Fabric("rxm", OverLoopback("tcp;ofi_rxm", FabricProtocol::kAuto))),
-      Slow(Fabric("rxd", OverLoopback("udp;ofi_rxd", FabricProtocol::kAuto))),
+      Lossy(Slow(
+          Fabric("rxd", OverLoopback("udp;ofi_rxd", FabricProtocol::kAuto)))),
   };
   // That of release 2.5 crashes inside of its queue with several long messages
   // between endpoints of one process, which only tests have.

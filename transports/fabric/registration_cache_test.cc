@@ -100,33 +100,56 @@ TEST(RegistrationCache, GivesNoneOfWhatWasRevoked) {
   EXPECT_EQ(watched.cache.size(), 1u);
 }
 
+// Pages that are given back and mapped anew at the same place.
+class Pages {
+ public:
+  static constexpr size_t kBytes = size_t{64} << 10;
+
+  std::byte* Map(int fill) {
+    void* memory = mmap(place_, kBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS |
+                            (place_ == nullptr ? 0 : MAP_FIXED_NOREPLACE),
+                        -1, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    place_ = memory;
+    std::memset(memory, fill, kBytes);
+    return static_cast<std::byte*>(memory);
+  }
+  void Unmap() { munmap(place_, kBytes); }
+
+ private:
+  void* place_ = nullptr;
+};
+
 // The provider aborts where memory was unmapped that's still registered.
 TEST(RegistrationCache, MemoryThatIsMappedAnewIsRegisteredAnew) {
   const MannersSettings pins = {{"PINS", "1"}};
   Pair pair(
       {.form = OverManners(FabricProtocol::kWrite), .settings = {pins, pins}});
-  constexpr size_t kBytes = size_t{64} << 10;
   const LinkId link = pair.link();
-  void* place = nullptr;
-  for (int round = 0; round < 5; ++round) {
-    void* memory = mmap(place, kBytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS |
-                            (place == nullptr ? 0 : MAP_FIXED_NOREPLACE),
-                        -1, 0);
-    ASSERT_NE(memory, MAP_FAILED);
-    place = memory;
-    std::memset(memory, round + 1, kBytes);
-    auto region = pair[0].Register(static_cast<std::byte*>(memory), kBytes);
-    ASSERT_TRUE(region.ok()) << region.status();
-    ASSERT_TRUE(
-        pair[0].Send({&link, 1}, {.bytes = kBytes, .region = region->get()}));
-    const Incoming* message = pair.Await(1);
-    ASSERT_NE(message, nullptr);
-    EXPECT_EQ(message->data[kBytes - 1], static_cast<std::byte>(round + 1));
+  Pages from, to;
+  for (int round = 1; round < 5; ++round) {
+    auto source = pair[0].Register(from.Map(round), Pages::kBytes);
+    std::byte* landing = to.Map(0);
+    auto target = pair[1].Register(landing, Pages::kBytes);
+    ASSERT_TRUE(source.ok() && target.ok());
+    const Expected expected = {
+        .bytes = Pages::kBytes, .landing = landing, .region = target->get()};
+    ASSERT_TRUE(pair[0].Send(
+        {&link, 1}, {.bytes = Pages::kBytes, .region = source->get()}));
+    const Incoming* message = nullptr;
+    ASSERT_TRUE(pair.Until([&] {
+      message = pair[1].Peek(link, &expected);
+      return message != nullptr;
+    }));
+    EXPECT_EQ(message->data, landing);
+    EXPECT_EQ(landing[Pages::kBytes - 1], static_cast<std::byte>(round));
     pair[1].Release(link);
     EXPECT_TRUE(pair.Until([&] { return pair[0].Pending(link) == 0; }));
-    region->reset();
-    munmap(memory, kBytes);
+    source->reset();
+    target->reset();
+    from.Unmap();
+    to.Unmap();
   }
 }
 
