@@ -91,7 +91,7 @@ TEST_P(Conformance, AProcessForEachRank) {
                       {.rank = rank,
                        .ranks = kRanks,
                        .lanes = 2,
-                       .messages = GetParam().Many<uint64_t>(100)});
+                       .messages = GetParam().messages()});
         std::mt19937_64 random(rank);
         for (int idle = 0; !player.done();) {
           const std::string wrong = player.Step(random());

@@ -37,7 +37,7 @@ void StepInOneThread(const Subject& subject, const TeamOptions& options,
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   Team team(subject, options);
-  auto players = PlayersOf(subject, team, subject.Many<uint64_t>(100));
+  auto players = PlayersOf(subject, team, subject.messages());
   size_t done = 0;
   while (done < players.size()) {
     const size_t rank = random() % players.size();
@@ -70,7 +70,7 @@ TEST_P(Conformance, CountersWrap) {
 
 TEST_P(Conformance, AThreadForEachRank) {
   Team team(GetParam(), {.ranks = 4, .lanes = 2});
-  auto players = PlayersOf(GetParam(), team, GetParam().Many<uint64_t>(100));
+  auto players = PlayersOf(GetParam(), team, GetParam().messages());
   std::vector<std::thread> threads;
   std::atomic<int> going = team.ranks();
   for (int rank = 0; rank < team.ranks(); ++rank) {
