@@ -71,7 +71,11 @@ absl::StatusOr<std::shared_ptr<Port>> Port::Open(const PortOptions& options) {
     PortOptions tagged = options;
     tagged.protocol = FabricProtocol::kTagged;
     absl::StatusOr<std::shared_ptr<Port>> other = OpenWith(*library, tagged);
-    if (other.ok()) port = *std::move(other);
+    if (other.ok()) {
+      TRNCCL_LOG(LogLevel::kInfo, "[fabric]", "provider ", port->provider_.name,
+                 " only emulates remote writes; tagged messages are better");
+      port = *std::move(other);
+    }
   }
   port->LogChoice();
   return port;

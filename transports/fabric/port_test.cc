@@ -52,6 +52,17 @@ TEST(Port, ABrokenOneIsReplaced) {
   EXPECT_NE(*first, *second);
 }
 
+TEST(Port, MessagesAreTaggedWhereWritesAreEmulated) {
+  const PortOptions options = OverManners(FabricProtocol::kAuto).port;
+  auto writing = Port::Open(options);
+  ASSERT_TRUE(writing.ok()) << writing.status();
+  EXPECT_TRUE((*writing)->provider().writes);
+  const ScopedManners manners(MannersSettings{{"EMULATED_WRITE", "1"}});
+  auto tagged = Port::Open(options);
+  ASSERT_TRUE(tagged.ok()) << tagged.status();
+  EXPECT_FALSE((*tagged)->provider().writes);
+}
+
 // Efa-direct's longest message isn't its longest remote write.
 TEST(Port, APacketFitsIntoTheLongestMessage) {
   for (const char* bytes : {"1024", "8192"}) {

@@ -56,8 +56,9 @@ int GetOption(const Endpoint& endpoint, int option, void* value,
     case kInjectRmaBytes:
       return Give(settings.inject_bytes, value, bytes);
     case kEfaEmulatedRead:
-    case kEfaEmulatedWrite:
       return Give(false, value, bytes);
+    case kEfaEmulatedWrite:
+      return Give(settings.emulated_write != 0, value, bytes);
     default:
       return -FI_ENOPROTOOPT;
   }

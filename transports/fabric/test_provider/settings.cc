@@ -102,6 +102,7 @@ constexpr Row kRows[] = {
     {"MANNERS_MSG_SIZE", ReadNumber<&Settings::message_bytes>},
     {"MANNERS_IOV_LIMIT", ReadNumber<&Settings::segments>},
     {"MANNERS_PINS", ReadNumber<&Settings::pins>},
+    {"MANNERS_EMULATED_WRITE", ReadNumber<&Settings::emulated_write>},
     {"MANNERS_DMABUF", ReadNumber<&Settings::dmabuf>},
     {"MANNERS_FAIL",
      [](Settings& settings, const std::string& text) { settings.fail = text; }},

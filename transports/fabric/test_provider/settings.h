@@ -86,8 +86,9 @@ struct Settings {
   size_t eager_bytes = 8192;
   size_t message_bytes = 8192;
   size_t segments = 2;
-  size_t dmabuf = 0;  // 1: before API 1.20, too
-  size_t pins = 0;    // 1: memory must stay mapped while registered
+  size_t dmabuf = 0;          // 1: before API 1.20, too
+  size_t pins = 0;            // 1: memory must stay mapped while registered
+  size_t emulated_write = 0;  // 1: says that it emulates writes
   std::string fail;
   FaultPlan faults;
 };
