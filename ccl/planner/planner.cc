@@ -27,10 +27,11 @@ constexpr int64_t kMostCut = 16;
 // network does for others isn't in the model.
 constexpr double kWorthOfFewerBytes = 1.15;
 
-// Calls above this don't stay in a core's own cache. There, what's folded must
-// come in pieces that do, or it's read from memory once more: of 16 MiB between
-// two nodes, pieces of 512 KiB take twice as long as of 128.
-constexpr int64_t kHotCallBytes = int64_t{2} << 20;
+// Blocks above this don't stay in a core's own cache. There, what's on its way
+// must be in pieces that do, or each copy of it, the kernel's too, goes through
+// memory: of 16 MiB between two nodes over TCP, pieces of 512 KiB take twice as
+// long as of 128. Below, a message more costs more than that.
+constexpr int64_t kHotBlockBytes = int64_t{1} << 20;
 constexpr size_t kHotSliceBytes = size_t{128} << 10;
 
 // The share of a plan's cost that asking for the engine may add to it.
@@ -107,8 +108,9 @@ int64_t Planner::LargestSegment(const CompiledProgram& program,
     return std::max<int64_t>(1, LargestBlock(call));
   const auto block_bytes =
       LargestBlock(call) * static_cast<int64_t>(ElementBytes(call.type));
+  // Of all-to-all-v's counts ranks know only their own.
   const bool in_pieces =
-      SpecOf(call.collective).reduces && block_bytes > kHotCallBytes;
+      call.collective != Collective::kAllToAllV && block_bytes > kHotBlockBytes;
   const size_t slice_bytes =
       in_pieces ? std::min(options_.slice_bytes, kHotSliceBytes)
                 : options_.slice_bytes;

@@ -47,7 +47,7 @@ constexpr int kMemoryModes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
 
 // Above these a short message is worth the receiver's word first: one copy
 // more costs about as much as a message more.
-constexpr size_t kEagerBytes = size_t{64} << 10;
+constexpr size_t kEagerBytes = size_t{128} << 10;
 constexpr size_t kAdapterEagerBytes = size_t{8} << 10;
 
 size_t Preference(std::string_view name) {
