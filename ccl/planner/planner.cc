@@ -31,8 +31,21 @@ constexpr double kWorthOfFewerBytes = 1.15;
 // must be in pieces that do, or each copy of it, the kernel's too, goes through
 // memory: of 16 MiB between two nodes over TCP, pieces of 512 KiB take twice as
 // long as of 128. Below, a message more costs more than that.
-constexpr int64_t kHotBlockBytes = int64_t{1} << 20;
-constexpr size_t kHotSliceBytes = size_t{128} << 10;
+struct HotLimits {
+  int64_t block_bytes;
+  size_t slice_bytes;
+};
+constexpr HotLimits kHot{int64_t{1} << 20, size_t{128} << 10};
+// Where the ranks of a node copy to each other in between: of 4 MiB between two
+// nodes of two ranks, pieces of 128 KiB take 1.6 times as long as of 64.
+constexpr HotLimits kHotInCrowd{int64_t{512} << 10, size_t{64} << 10};
+
+HotLimits HotLimitsOf(const Grid* grid) {
+  if (grid == nullptr || grid->nodes.size() == 1) return kHot;
+  const bool crowded = std::ranges::any_of(
+      grid->nodes, [](const auto& ranks) { return ranks.size() > 1; });
+  return crowded ? kHotInCrowd : kHot;
+}
 
 // The share of a plan's cost that asking for the engine may add to it.
 constexpr double kMostExchange = 0.25;
@@ -108,11 +121,12 @@ int64_t Planner::LargestSegment(const CompiledProgram& program,
     return std::max<int64_t>(1, LargestBlock(call));
   const auto block_bytes =
       LargestBlock(call) * static_cast<int64_t>(ElementBytes(call.type));
+  const HotLimits hot = HotLimitsOf(options_.grid);
   // Of all-to-all-v's counts ranks know only their own.
-  const bool in_pieces =
-      call.collective != Collective::kAllToAllV && block_bytes > kHotBlockBytes;
+  const bool in_pieces = call.collective != Collective::kAllToAllV &&
+                         block_bytes > hot.block_bytes;
   const size_t slice_bytes =
-      in_pieces ? std::min(options_.slice_bytes, kHotSliceBytes)
+      in_pieces ? std::min(options_.slice_bytes, hot.slice_bytes)
                 : options_.slice_bytes;
   const auto slice_elements =
       static_cast<int64_t>(slice_bytes / WireBytes(call));
