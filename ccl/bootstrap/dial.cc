@@ -98,7 +98,8 @@ class Race {
         "no server at ", ToString(addresses_), " (",
         absl::StrJoin(outcomes, "; "), ")",
         here_only ? "; a loopback address is for ranks on its own machine: "
-                    "see there which interface TRNCCL_SOCKET_IFNAME takes"
+                    "see there which interface TRNCCL_SOCKET_IFNAME and which "
+                    "family TRNCCL_SOCKET_FAMILY takes"
                   : ""));
   }
 

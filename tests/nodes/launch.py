@@ -15,6 +15,9 @@ import sandbox
 
 _REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.realpath(__file__))))
+# In the memory of a node, with which it goes.
+_LOGS = "/dev/shm/torchrun"
+
 _PORT = 29500
 
 # What torchruns meet at. Node 0's would end its own while the others still talk
@@ -121,7 +124,7 @@ def torchrun(cluster, ranks_per_node, program):
         "--nproc-per-node", str(ranks_per_node), "--rdzv-backend", "c10d",
         "--rdzv-endpoint", "%s:%d" % (endpoint, _PORT), "--rdzv-conf",
         "is_host=false", "--rdzv-id", "nodes", "--local-addr", node.name,
-        "--no-python"] + program for node in cluster.nodes]
+        "--log-dir", _LOGS, "--no-python"] + program for node in cluster.nodes]
     commands[0] = ["sh", "-c", _WITH_STORE, "sh", folder + "python", _STORE,
                    first] + commands[0]
     return [node.enter(variables) + command

@@ -64,8 +64,9 @@ def _quantity(text, units, example):
 def _rate(text):
     rate = int(_quantity(text, {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9},
                          "1gbit"))
-    if rate < 8000:
-        raise argparse.ArgumentTypeError("'%s' is below 8kbit" % text)
+    if not 8000 <= rate <= 100 * 10**9:
+        raise argparse.ArgumentTypeError(
+            "'%s' isn't between 8kbit and 100gbit" % text)
     return rate
 
 

@@ -13,9 +13,11 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REAL = os.path.dirname(os.path.realpath(__file__))
@@ -333,10 +335,13 @@ class TheEnd(Case):
 
     @unittest.skipUnless(os.path.exists(VENV), "no .venv: run bin/setup")
     def test_of_torchrun(self):
-        run, namespaces = self.begin("--torchrun")
-        run.send_signal(signal.SIGINT)
-        self.assertEqual(run.wait(TIMEOUT_S), 128 + signal.SIGINT)
-        self.expect_nothing(namespaces)
+        with tempfile.TemporaryDirectory() as folder:
+            with unittest.mock.patch.dict(os.environ, TMPDIR=folder):
+                run, namespaces = self.begin("--torchrun")
+            run.send_signal(signal.SIGINT)
+            self.assertEqual(run.wait(TIMEOUT_S), 128 + signal.SIGINT)
+            self.expect_nothing(namespaces)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_by_a_failure_with_processes_left(self):
         out, _ = self.nodes(

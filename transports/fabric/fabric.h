@@ -65,6 +65,9 @@ struct PortOptions {
   // provider.
   size_t eager_bytes = 0;
 
+  // Also providers that don't leave the machine, for tests: nodes may be hosts.
+  bool within_machine = false;
+
   bool operator==(const PortOptions&) const = default;
 };
 

@@ -38,7 +38,9 @@ std::vector<Subject> Subjects() {
   // "tcp" has an endpoint of its own, and nobody needs rxm.
   subjects.push_back(
       Slow(Fabric("rxm", OverLoopback("tcp;ofi_rxm", FabricProtocol::kAuto))));
-  subjects.push_back(Fabric("shm", Over("shm", FabricProtocol::kAuto)));
+  FabricOptions shm = Over("shm", FabricProtocol::kAuto);
+  shm.port.within_machine = true;
+  subjects.push_back(Fabric("shm", shm));
   return subjects;
 }
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <cstdlib>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -83,6 +84,13 @@ std::string_view NameOf(const fi_info& info) {
   return info.fabric_attr->prov_name;
 }
 
+// Nodes are told apart by name: whether two share a machine, and what of it, a
+// provider that can't leave it doesn't find out, and waits for ever. (What it
+// says of itself doesn't tell: its flags have neither local nor remote.)
+bool StaysWithinMachine(const fi_info& info) {
+  return NameOf(info).substr(0, 3) == "shm";
+}
+
 // Peers of such an address don't learn its scope, so it leads nowhere.
 bool IsLinkLocal(const fi_info& info) {
   if (info.addr_format != FI_SOCKADDR_IN6 || info.src_addr == nullptr)
@@ -100,7 +108,9 @@ Offers Ask(const FabricLibrary& library, const PortOptions& options,
     return {Info(nullptr, {&library}), {}};
   Offers offers{Info(found, {&library}), {}};
   for (fi_info* info = found; info != nullptr; info = info->next) {
-    if (IsLinkLocal(*info)) continue;
+    if (IsLinkLocal(*info) ||
+        (StaysWithinMachine(*info) && !options.within_machine))
+      continue;
     const bool known = Preference(NameOf(*info)) < kPreference.size();
     if (known || NameOf(*info) == options.provider)
       offers.fitting.push_back(info);
@@ -235,7 +245,10 @@ absl::Status NothingFits(const FabricLibrary& library,
           : absl::StrCat(" on ", absl::StrJoin(options.adapters, ", ")),
       " that can carry messages between nodes; there are: ",
       there.empty() ? "none" : absl::StrJoin(there, ", "),
-      ". TRNCCL_FABRIC_PROVIDER and TRNCCL_FABRIC_ADAPTERS choose"));
+      ". TRNCCL_FABRIC_PROVIDER and TRNCCL_FABRIC_ADAPTERS choose",
+      getenv("FI_PROVIDER") == nullptr
+          ? ""
+          : ", among those that FI_PROVIDER allows"));
 }
 
 size_t EagerBytes(const fi_info& info, const PortOptions& options) {

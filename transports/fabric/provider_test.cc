@@ -204,6 +204,15 @@ TEST_F(ChoosesAdapters, AsManyAsARanksShare) {
   EXPECT_EQ(Chosen({.rails = 3, .sharers = 16}).size(), 3u);
 }
 
+TEST_F(ChoosesAdapters, OfProvidersThatLeaveTheMachineAlone) {
+  Offer("shm", "shm");
+  OfferIp("eth0", "10.1.0.1");
+  const std::string error = Chosen({.provider = "shm"})[0];
+  EXPECT_NE(error.find("no provider \"shm\""), error.npos) << error;
+  EXPECT_NE(error.find("net on eth0"), error.npos) << error;
+  EXPECT_EQ(Chosen({.provider = "shm", .within_machine = true}), Names{"shm"});
+}
+
 TEST_F(ChoosesAdapters, OnlyOneOfIpUnlessTold) {
   OfferIp("eth0", "10.1.0.1");
   OfferIp("eth1", "10.2.0.1");
