@@ -123,6 +123,11 @@ constexpr auto kRows = std::to_array<Row>({
     Number<&Settings::bootstrap_timeout_ms>(
         Kind::kMs, kEach, "TRNCCL_BOOTSTRAP_TIMEOUT_MS", {1, kDayMs},
         "How long making a communicator waits for all its ranks."),
+    Number<&Settings::heartbeat_ms>(
+        Kind::kMs, kEach, "TRNCCL_HEARTBEAT_MS", {1'000, kDayMs},
+        "How long a process on another node may give no sign of life before "
+        "it counts as lost. The kernel's probes count: a process that's busy "
+        "or stopped is alive."),
     Text<&Settings::algorithm>(
         kAlike, "TRNCCL_ALGORITHM",
         "Algorithms to use or, after ^, to avoid, a collective each: "

@@ -35,6 +35,7 @@ enum class FabricTravel : uint8_t { kAuto, kTagged, kWrite };
 struct Settings {
   int64_t timeout_ms = 1'800'000;
   int64_t bootstrap_timeout_ms = 60'000;
+  int64_t heartbeat_ms = 10'000;
   std::string algorithm;
   Determinism determinism = Determinism::kDefault;
   int64_t lanes = 0;

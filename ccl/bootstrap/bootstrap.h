@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -50,11 +51,13 @@ class Bootstrap {
 
   Membership membership() const { return me_; }
 
-  // The sockets of the tree, for a poll on the life of the neighbours: between
-  // calls they turn readable only by an error or an end. The parent's is not
-  // open on the root; none are after an error.
+  // The parent's link is not open on the root; none are after an error.
   const TreeLink& parent() const { return tree_.parent; }
   const std::vector<TreeLink>& children() const { return tree_.children; }
+
+  // Instead of any further exchange, for a watch on the neighbours' lives
+  // (ccl/health/vigil.h).
+  Tree TakeTree() { return std::move(tree_); }
 
  private:
   enum class Call : uint8_t { kAllGather = 1, kBarrier = 2, kBroadcast = 3 };

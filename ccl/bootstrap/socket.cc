@@ -226,6 +226,24 @@ void PollSlice(pollfd* fds, size_t count, const Patience& patience) {
   poll(fds, count, std::min(kSliceMs, patience.deadline.remaining_ms()));
 }
 
+void ProbeWhileSilent(const Socket& socket, int64_t silence_ms) {
+  // The kernel counts whole seconds: idle for a half of the time, then asked
+  // each eighth.
+  const auto seconds = [&](int64_t parts) {
+    return static_cast<int>(std::max<int64_t>(1, silence_ms / parts / 1'000));
+  };
+  const auto set = [&](int level, int name, int value) {
+    // A kernel without one of these still ends the connection, later.
+    static_cast<void>(
+        setsockopt(socket.fd(), level, name, &value, sizeof(value)));
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, seconds(2));
+  set(IPPROTO_TCP, TCP_KEEPINTVL, seconds(8));
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silence_ms));
+}
+
 absl::Status SendAll(const Socket& socket, std::string_view bytes,
                      const Patience& patience) {
   while (!bytes.empty()) {
@@ -249,6 +267,10 @@ absl::StatusOr<size_t> ReceiveSome(const Socket& socket, char* bytes,
     if (received > 0) return static_cast<size_t>(received);
     if (received == 0) return PeerClosed(socket);
     if (WouldBlock(errno)) return size_t{0};
+    if (errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(socket.peer(), " gives no sign of life"));
+    }
     if (errno != EINTR) {
       return SystemError(absl::StrCat("receive from ", socket.peer()), errno);
     }

@@ -88,6 +88,10 @@ absl::StatusOr<Socket> Connect(const SocketAddress& address,
 // milliseconds, so that an abort is seen; the caller checks its patience.
 void PollSlice(pollfd* fds, size_t count, const Patience& patience);
 
+// Has the kernel ask an idle peer for a sign of life, and end the connection
+// (DeadlineExceeded) once there was none for so long, sent data included.
+void ProbeWhileSilent(const Socket& socket, int64_t silence_ms);
+
 // All bytes or an error. Unavailable if the peer has gone.
 absl::Status SendAll(const Socket& socket, std::string_view bytes,
                      const Patience& patience);
@@ -95,6 +99,7 @@ absl::Status ReceiveAll(const Socket& socket, char* bytes, size_t count,
                         const Patience& patience);
 
 // Takes what is there now, at most `count` bytes; 0 if nothing is.
+// DeadlineExceeded if the kernel found the peer silent (ProbeWhileSilent).
 absl::StatusOr<size_t> ReceiveSome(const Socket& socket, char* bytes,
                                    size_t count);
 

@@ -30,7 +30,14 @@ struct TreeLink {
 };
 
 struct TreeFrame {
-  enum class Kind : uint8_t { kUp = 1, kDown = 2, kError = 3 };
+  enum class Kind : uint8_t {
+    kUp = 1,
+    kDown = 2,
+    kError = 3,
+    // Between exchanges, of ccl/health/vigil.h.
+    kLost = 4,
+    kLeft = 5,
+  };
 
   Kind kind = Kind::kUp;
   uint32_t sequence = 0;  // of the exchange that it's part of

@@ -78,6 +78,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
                            .slice_bytes = made.slice_bytes,
                            .lanes = made.collective_lanes};
   ASSIGN_OR_RETURN(communicator->planner_, Planner::Create(options));
+  if (made.watch.vigil != nullptr)
+    RETURN_IF_ERROR(communicator->UseProgressThread());
   return communicator;
 }
 
@@ -181,13 +183,16 @@ absl::Status Communicator::WaitForAll(std::span<Operation* const> operations) {
   return status;
 }
 
+absl::Status Communicator::UseProgressThread() {
+  const absl::StatusOr<ProgressThread*> thread = ProgressThread::OfProcess();
+  if (!thread.ok()) return InCall(thread.status());
+  progress_thread_ = *thread;
+  progress_thread_->Add(this);
+  return absl::OkStatus();
+}
+
 absl::Status Communicator::Submit(std::span<Operation* const> operations) {
-  if (progress_thread_ == nullptr) {
-    const absl::StatusOr<ProgressThread*> thread = ProgressThread::OfProcess();
-    if (!thread.ok()) return InCall(thread.status());
-    progress_thread_ = *thread;
-    progress_thread_->Add(this);
-  }
+  if (progress_thread_ == nullptr) RETURN_IF_ERROR(UseProgressThread());
   const int64_t now_ns = NowNs();
   {
     MutexLock lock(mutex_);
@@ -317,6 +322,7 @@ void Communicator::Disarm() {
 }
 
 Drivable::Drive Communicator::DriveOnce() {
+  HearLosses();
   if (unfinished_.load() == 0 || waiters_.load() > 0 || !TryAcquire())
     return Drive::kNoWork;
   if (armed_) Disarm();
@@ -342,21 +348,10 @@ Drivable::Drive Communicator::PrepareSleep(std::vector<int>* wake_fds) {
 }
 
 void Communicator::Abort() {
-  {
-    MutexLock lock(mutex_);
-    if (failure_.ok()) {
-      failure_ = absl::AbortedError(absl::StrCat("communicator ", parts_.name,
-                                                 ": aborted on rank ",
-                                                 parts_.membership.rank));
-    }
-  }
   aborted_.store(true);
-  failed_.store(true);
-  if (TryAcquire()) {
-    CheckClocks();
-    Release();
-  }
-  parts_.sleepers->WakeAll();
+  Stop(absl::AbortedError(absl::StrCat("communicator ", parts_.name,
+                                       ": aborted on rank ",
+                                       parts_.membership.rank)));
 }
 
 void Communicator::Watch() {

@@ -34,7 +34,6 @@
 #include "ccl/base/membership.h"
 #include "ccl/base/mutex.h"
 #include "ccl/base/settings.h"
-#include "ccl/bootstrap/bootstrap.h"
 #include "ccl/communicator/checks.h"
 #include "ccl/communicator/operation.h"
 #include "ccl/communicator/short_calls.h"
@@ -42,6 +41,7 @@
 #include "ccl/executor/executor.h"
 #include "ccl/executor/short_program.h"
 #include "ccl/health/health.h"
+#include "ccl/health/vigil.h"
 #include "ccl/planner/planner.h"
 #include "ccl/point_to_point/point_to_point.h"
 #include "ccl/progress/backoff.h"
@@ -56,6 +56,13 @@ namespace trnccl {
 // Spreads a number over the 32 bits of a cookie.
 uint32_t MixCookie(uint64_t value);
 
+// Who watches over the processes, where shared memory doesn't, and what ranks
+// are called there.
+struct JobWatch {
+  std::shared_ptr<Vigil> vigil;
+  std::vector<int> ranks;  // by the communicator's own
+};
+
 class Communicator : public Drivable {
  public:
   // What making one (ccl/communicator/create.h) has put together.
@@ -65,8 +72,7 @@ class Communicator : public Drivable {
     Settings settings;
     Topology topology;
     uint32_t cookie = 0;
-    // Null where another communicator's serves, or none is needed.
-    std::unique_ptr<Bootstrap> bootstrap;
+    JobWatch watch;
     NetworkChoice network;  // the parent's, so that its endpoints serve
     std::unique_ptr<TransportSet> transports;
     Sleepers* sleepers = nullptr;
@@ -124,6 +130,7 @@ class Communicator : public Drivable {
   const Settings& settings() const { return parts_.settings; }
   const Topology& topology() const { return parts_.topology; }
   const NetworkChoice& network() const { return parts_.network; }
+  const JobWatch& watch() const { return parts_.watch; }
   const std::string& name() const { return parts_.name; }
   const std::string& transport_name() const {
     return parts_.transports->name();
@@ -154,6 +161,7 @@ class Communicator : public Drivable {
   // The first error of all.
   absl::Status WaitForAll(std::span<Operation* const> operations);
 
+  absl::Status UseProgressThread();
   bool TryAcquire();
   // Gives the token back; those who wait for it look again, and those who asked
   // for it are told what has completed.
@@ -200,6 +208,12 @@ class Communicator : public Drivable {
 
   // What follows is in failure.cc.
 
+  // Fails it, from any thread, without blocking.
+  void Stop(const absl::Status& cause);
+  // Takes in whom the watch has lost: the progress thread's, needs no token.
+  void HearLosses();
+  // "rank 3 (host a, pid 77)".
+  std::string NameOf(int rank) const;
   // Looks at failures and deadlines.
   void CheckClocks();
   void CheckDeadline(Operation* operation, int64_t now_ns);
@@ -259,7 +273,9 @@ class Communicator : public Drivable {
   std::unique_ptr<PointToPoint> point_to_point_;
   std::unique_ptr<Health> health_;
   std::unique_ptr<Recorder> recorder_;
-  ProgressThread* progress_thread_ = nullptr;  // once there was a Submit()
+  // Once there was a Submit(), or from the start where there's a watch.
+  ProgressThread* progress_thread_ = nullptr;
+  size_t heard_losses_ = 0;  // the progress thread's
 
   std::atomic<bool> token_ = false;
   std::atomic<int> waiters_ = 0;     // threads that wait without the token

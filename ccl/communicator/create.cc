@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -258,6 +259,19 @@ class ParentExchange : public Exchange {
   std::vector<int> members_;
 };
 
+// Of a communicator whose ranks have met.
+absl::StatusOr<JobWatch> WatchOver(Bootstrap* bootstrap, int64_t silence_ms) {
+  const Membership& me = bootstrap->membership();
+  JobWatch watch;
+  watch.ranks.resize(static_cast<size_t>(me.ranks));
+  std::iota(watch.ranks.begin(), watch.ranks.end(), 0);
+  ASSIGN_OR_RETURN(watch.vigil, Vigil::Start({.tree = bootstrap->TakeTree(),
+                                              .rank = me.rank,
+                                              .ranks = me.ranks,
+                                              .silence_ms = silence_ms}));
+  return watch;
+}
+
 struct Choice {
   int32_t color = 0;
   int32_t key = 0;
@@ -337,7 +351,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
       ChooseNetwork(founding.parts.topology, request.membership.rank, settings);
   BootstrapExchange exchange(bootstrap.get(), deadline);
   RETURN_IF_ERROR(Connect(&exchange, &founding));
-  founding.parts.bootstrap = std::move(bootstrap);
+  // Within a node, shared memory watches.
+  if (founding.parts.topology.grid.nodes.size() > 1) {
+    ASSIGN_OR_RETURN(founding.parts.watch,
+                     WatchOver(bootstrap.get(), settings.heartbeat_ms));
+  }
   return Communicator::Create(std::move(founding.parts));
 }
 
@@ -379,6 +397,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
     hosts.push_back(parent->topology().hosts[member]);
   parts.topology = MakeTopology(std::move(hosts), parts.membership.rank);
   parts.network = parent->network();
+  if (parts.topology.grid.nodes.size() > 1) {
+    parts.watch.vigil = parent->watch().vigil;
+    for (const int member : members)
+      parts.watch.ranks.push_back(parent->watch().ranks[member]);
+  }
   ASSIGN_OR_RETURN(
       const std::vector<std::string> agreements,
       exchange.AllGather(model.ok() ? AgreementText(request.settings, *model)

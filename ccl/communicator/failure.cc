@@ -33,6 +33,41 @@ constexpr int64_t kAnswerNs = 500'000'000;
 
 }  // namespace
 
+void Communicator::Stop(const absl::Status& cause) {
+  {
+    MutexLock lock(mutex_);
+    if (failure_.ok()) failure_ = cause;
+  }
+  failed_.store(true);
+  if (TryAcquire()) {
+    CheckClocks();
+    Release();
+  }
+  parts_.sleepers->WakeAll();
+}
+
+void Communicator::HearLosses() {
+  const JobWatch& watch = parts_.watch;
+  if (watch.vigil == nullptr || watch.vigil->losses() == heard_losses_) return;
+  for (const Vigil::Loss& loss : watch.vigil->LossesFrom(heard_losses_)) {
+    ++heard_losses_;
+    const auto found =
+        std::find(watch.ranks.begin(), watch.ranks.end(), loss.rank);
+    if (found == watch.ranks.end()) continue;
+    const auto rank = static_cast<int>(found - watch.ranks.begin());
+    Stop(WithOrigin(absl::UnavailableError(absl::StrCat(
+                        "rank ", parts_.membership.rank, ": ", NameOf(rank),
+                        " ", loss.reason, " (origin: rank ", rank, ")")),
+                    rank));
+  }
+}
+
+std::string Communicator::NameOf(int rank) const {
+  const HostFacts& host = parts_.topology.hosts[static_cast<size_t>(rank)];
+  return absl::StrCat("rank ", rank, " (host ", host.hostname, ", pid ",
+                      host.pid, ")");
+}
+
 void Communicator::CheckClocks() {
   if (failed_.load(std::memory_order_relaxed)) {
     Fail(failure());

@@ -98,7 +98,8 @@ void ProgressThread::SleepOnce() {
     work |= drive != Drivable::Drive::kNoWork;
     moved |= drive == Drivable::Drive::kMoved;
   });
-  if (!moved) announcement.SleepOn(wake_fds, work ? kSleepMs : -1);
+  if (!moved && work) announcement.SleepOn(wake_fds, kSleepMs);
+  if (!moved && !work) announcement.Rest(wake_fds);
   resting_.store(false);
 }
 

@@ -37,7 +37,7 @@ class Drivable {
   virtual ~Drivable() = default;
   virtual Drive DriveOnce() = 0;
   // About to sleep: have peers ring. Returns kMoved if there's something to do
-  // after all. Appends what else should wake it.
+  // after all. Appends what else should wake it, also where it has no work.
   virtual Drive PrepareSleep(std::vector<int>* wake_fds) = 0;
 };
 

@@ -84,16 +84,24 @@ Sleepers::Announcement::~Announcement() {
 }
 
 void Sleepers::Announcement::SleepOn(std::span<const int> fds, int timeout_ms) {
+  Poll(sleepers_->doorbell_->fd(), fds, timeout_ms);
+}
+
+void Sleepers::Announcement::Rest(std::span<const int> fds) {
+  Poll(-1, fds, -1);
+}
+
+void Sleepers::Announcement::Poll(int doorbell_fd, std::span<const int> fds,
+                                  int timeout_ms) {
   // Without a descriptor of its own a thread can't be woken by its siblings:
   // it looks again soon instead.
   constexpr int kBlindMs = 1;
   thread_local std::vector<pollfd> polled;
   polled.clear();
-  polled.push_back({.fd = sleepers_->doorbell_->fd(), .events = POLLIN});
+  polled.push_back({.fd = doorbell_fd, .events = POLLIN});
   polled.push_back({.fd = wake_fd_, .events = POLLIN});
   for (const int fd : fds) polled.push_back({.fd = fd, .events = POLLIN});
-  const int limit_ms =
-      wake_fd_ < 0 ? std::min(timeout_ms, kBlindMs) : timeout_ms;
+  const int limit_ms = wake_fd_ < 0 ? kBlindMs : timeout_ms;
   if (poll(polled.data(), polled.size(), limit_ms) <= 0) return;
   if (polled[1].revents != 0) Clear(wake_fd_);
   if (polled[0].revents == 0) return;

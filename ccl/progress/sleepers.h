@@ -41,8 +41,12 @@ class Sleepers {
     Announcement& operator=(const Announcement&) = delete;
 
     void SleepOn(std::span<const int> fds, int timeout_ms);
+    // The same for who has nothing to do with what the doorbell rings for.
+    void Rest(std::span<const int> fds);
 
    private:
+    void Poll(int doorbell_fd, std::span<const int> fds, int timeout_ms);
+
     Sleepers* sleepers_;
     int wake_fd_;
   };

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+#include "ccl/health/vigil.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ccl/base/clock.h"
+#include "ccl/base/status_macros.h"
+#include "ccl/bootstrap/wire.h"
+
+namespace trnccl {
+namespace {
+
+// What neighbours say to each other here is short.
+constexpr size_t kMaxWordBytes = 4 << 10;
+constexpr size_t kMaxReasonBytes = 1 << 10;
+constexpr size_t kLengthBytes = sizeof(uint32_t);
+
+// So long a loss waits for what the lost rank sent before it ended.
+constexpr int64_t kLastWordsNs = 200'000'000;
+
+TreeFrame FrameOf(const Vigil::Loss& loss) {
+  WireWriter writer;
+  writer.U32(static_cast<uint32_t>(loss.rank));
+  writer.Text(std::string_view(loss.reason).substr(0, kMaxReasonBytes));
+  return {TreeFrame::Kind::kLost, 0, writer.bytes()};
+}
+
+}  // namespace
+
+// All that there are, for a fork: none is made or ends amid one.
+class VigilsOfProcess {
+ public:
+  static void Add(Vigil* vigil) {
+    [[maybe_unused]] static const int registered =
+        pthread_atfork([] { mutex_.lock(); }, [] { mutex_.unlock(); },
+                       [] {
+                         for (Vigil* each : vigils_) each->CloseInChild();
+                         vigils_.clear();
+                         mutex_.unlock();
+                       });
+    const std::lock_guard<std::mutex> lock(mutex_);
+    vigils_.push_back(vigil);
+  }
+  static void Remove(Vigil* vigil) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::erase(vigils_, vigil);
+  }
+
+ private:
+  static inline std::mutex mutex_;
+  static inline std::vector<Vigil*>& vigils_ = *new std::vector<Vigil*>;
+};
+
+absl::StatusOr<std::shared_ptr<Vigil>> Vigil::Start(Options options) {
+  ASSIGN_OR_RETURN(ProgressThread * thread, ProgressThread::OfProcess());
+  auto vigil = std::shared_ptr<Vigil>(new Vigil(std::move(options)));
+  vigil->progress_thread_ = thread;
+  VigilsOfProcess::Add(vigil.get());
+  thread->Add(vigil.get());
+  thread->Notify();
+  return vigil;
+}
+
+Vigil::Vigil(Options options)
+    : rank_(options.rank),
+      ranks_(options.ranks),
+      silence_ms_(options.silence_ms),
+      known_(static_cast<size_t>(options.ranks)) {
+  MutexLock lock(mutex_);
+  if (options.tree.parent.socket.is_open())
+    neighbours_.push_back({std::move(options.tree.parent), ""});
+  for (TreeLink& child : options.tree.children)
+    neighbours_.push_back({std::move(child), ""});
+  for (const Neighbour& neighbour : neighbours_)
+    ProbeWhileSilent(neighbour.link.socket, silence_ms_);
+}
+
+Vigil::~Vigil() {
+  progress_thread_->Remove(this);
+  VigilsOfProcess::Remove(this);
+  MutexLock lock(mutex_);
+  const TreeFrame left{TreeFrame::Kind::kLeft, 0, ""};
+  for (const Neighbour& neighbour : neighbours_) {
+    if (!neighbour.link.socket.is_open()) continue;
+    // Who can't be told sees the end of the link.
+    SendFrameTo(neighbour.link, left, {Deadline::After(0)}).IgnoreError();
+  }
+}
+
+// The lock may be another thread's, which the child doesn't have.
+void Vigil::CloseInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  for (Neighbour& neighbour : neighbours_) neighbour.link.socket.Close();
+}
+
+void Vigil::Report(const Loss& loss) {
+  MutexLock lock(mutex_);
+  Note(loss, nullptr);
+}
+
+std::vector<Vigil::Loss> Vigil::LossesFrom(size_t first) const {
+  MutexLock lock(mutex_);
+  return {losses_.begin() + static_cast<ptrdiff_t>(first), losses_.end()};
+}
+
+Drivable::Drive Vigil::DriveOnce() {
+  MutexLock lock(mutex_);
+  if (look_.exchange(false)) Look();
+  if (Publish()) return Drive::kMoved;
+  return pending_.empty() ? Drive::kNoWork : Drive::kIdle;
+}
+
+Drivable::Drive Vigil::PrepareSleep(std::vector<int>* wake_fds) {
+  MutexLock lock(mutex_);
+  look_.store(true);
+  for (const Neighbour& neighbour : neighbours_)
+    if (neighbour.link.socket.is_open())
+      wake_fds->push_back(neighbour.link.socket.fd());
+  return pending_.empty() ? Drive::kNoWork : Drive::kIdle;
+}
+
+void Vigil::Look() {
+  for (Neighbour& neighbour : neighbours_)
+    if (neighbour.link.socket.is_open()) Read(neighbour);
+}
+
+void Vigil::Read(Neighbour& neighbour) {
+  char bytes[512];
+  while (neighbour.link.socket.is_open()) {
+    const absl::StatusOr<size_t> count =
+        ReceiveSome(neighbour.link.socket, bytes, sizeof(bytes));
+    if (!count.ok()) {
+      Lose(neighbour, count.status());
+      return;
+    }
+    if (*count == 0) return;
+    neighbour.bytes.append(bytes, *count);
+    while (TakeFrame(neighbour)) {
+    }
+  }
+}
+
+bool Vigil::TakeFrame(Neighbour& neighbour) {
+  std::string& bytes = neighbour.bytes;
+  if (bytes.size() < kLengthBytes) return false;
+  const size_t length = WireReader(bytes).U32();
+  if (length > kMaxWordBytes) {
+    Lose(neighbour, absl::InvalidArgumentError("it sent what isn't a word of "
+                                               "this library"));
+    return false;
+  }
+  if (bytes.size() < kLengthBytes + length) return false;
+  const std::string body = bytes.substr(kLengthBytes, length);
+  bytes.erase(0, kLengthBytes + length);
+  WireReader reader(body);
+  const auto kind = static_cast<TreeFrame::Kind>(reader.U8());
+  reader.U32();  // of exchanges alone
+  if (kind == TreeFrame::Kind::kLeft) {
+    neighbour.link.socket.Close();
+    return false;
+  }
+  const uint32_t rank = reader.U32();
+  const std::string_view reason = reader.Text(kMaxReasonBytes);
+  // Of other kinds: an exchange's error, from who failed to make its
+  // communicator and ends the link.
+  if (kind != TreeFrame::Kind::kLost || !reader.Finished() ||
+      rank >= known_.size())
+    return true;
+  Note({.rank = static_cast<int>(rank), .reason = std::string(reason)},
+       &neighbour);
+  return true;
+}
+
+void Vigil::Lose(Neighbour& neighbour, const absl::Status& why) {
+  neighbour.link.socket.Close();
+  Note({.rank = neighbour.link.rank,
+        .reason =
+            absl::IsDeadlineExceeded(why)
+                ? absl::StrCat("has given rank ", rank_,
+                               " no sign of life for ", silence_ms_,
+                               " ms: its node, or the network to it, is gone")
+                : absl::StrCat("died: it ended its connection to rank ", rank_,
+                               " without leaving (", why.message(), ")")},
+       nullptr);
+}
+
+void Vigil::Note(const Loss& loss, const Neighbour* from) {
+  // Who's told that it's lost itself knows better.
+  if (loss.rank == rank_ || known_[static_cast<size_t>(loss.rank)]) return;
+  known_[static_cast<size_t>(loss.rank)] = true;
+  const TreeFrame frame = FrameOf(loss);
+  for (const Neighbour& neighbour : neighbours_) {
+    if (&neighbour == from || !neighbour.link.socket.is_open()) continue;
+    SendFrameTo(neighbour.link, frame, {Deadline::After(0)}).IgnoreError();
+  }
+  pending_.push_back({.loss = loss, .due_ns = NowNs() + kLastWordsNs});
+  progress_thread_->Notify();
+}
+
+bool Vigil::Publish() {
+  bool published = false;
+  while (!pending_.empty() && NowNs() >= pending_.front().due_ns) {
+    losses_.push_back(std::move(pending_.front().loss));
+    pending_.erase(pending_.begin());
+    published_.store(losses_.size(), std::memory_order_release);
+    published = true;
+  }
+  return published;
+}
+
+}  // namespace trnccl

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// A watch over the processes of a job, on all nodes, by the sockets on which
+// they met: a process that ends closes its sockets, and a node that's cut off
+// doesn't answer the kernel's probes. Who sees it tells its neighbours in the
+// tree, and they theirs. It costs nothing while nothing happens: the progress
+// thread sleeps on the sockets.
+//
+// A rank that leaves in order says so, and isn't lost. What is lost counts only
+// after a moment: the last words of a rank that ended with its work done may
+// still be on their way to who waits for them.
+//
+// A forked child keeps none of the sockets: it would hide its parent's death.
+//
+// Not here: what a loss means to a communicator (ccl/communicator); what ranks
+// tell each other of failures (health.h).
+//
+// Thread rule: thread-safe.
+//
+//   ASSIGN_OR_RETURN(auto vigil, Vigil::Start({.tree = std::move(tree), ...}));
+//   if (vigil->losses() != seen) for (auto& loss : vigil->LossesFrom(seen)) ...
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ccl/base/mutex.h"
+#include "ccl/bootstrap/tree.h"
+#include "ccl/progress/progress_thread.h"
+
+namespace trnccl {
+
+class Vigil : public Drivable {
+ public:
+  struct Options {
+    Tree tree;  // after its last exchange
+    int rank = 0;
+    int ranks = 1;
+    // A neighbour that gives no sign of life for so long is lost.
+    int64_t silence_ms = 0;
+  };
+  static absl::StatusOr<std::shared_ptr<Vigil>> Start(Options options);
+  // Leaves in order.
+  ~Vigil() override;
+
+  struct Loss {
+    int rank = 0;
+    std::string reason;  // "died: ..."
+  };
+
+  // Tells everyone of a rank that was found dead by other means.
+  void Report(const Loss& loss);
+
+  // How many there have been; those from the `first` on, in the order in which
+  // this rank learned of them.
+  size_t losses() const { return published_.load(std::memory_order_acquire); }
+  std::vector<Loss> LossesFrom(size_t first) const;
+
+  // Drivable: the progress thread's side.
+  Drive DriveOnce() override;
+  Drive PrepareSleep(std::vector<int>* wake_fds) override;
+
+ private:
+  struct Neighbour {
+    TreeLink link;
+    std::string bytes;  // received of a frame
+  };
+  struct Pending {
+    Loss loss;
+    int64_t due_ns = 0;
+  };
+
+  explicit Vigil(Options options);
+
+  // In a forked child, where no other thread is.
+  void CloseInChild();
+  friend class VigilsOfProcess;
+
+  // All with the lock.
+  void Look();
+  void Read(Neighbour& neighbour);
+  // Takes one frame out of what was received; false if it isn't complete.
+  bool TakeFrame(Neighbour& neighbour);
+  void Lose(Neighbour& neighbour, const absl::Status& why);
+  // Notes a loss and passes it on, unless it's known.
+  void Note(const Loss& loss, const Neighbour* from);
+  bool Publish();
+
+  const int rank_;
+  const int ranks_;
+  const int64_t silence_ms_;
+  ProgressThread* progress_thread_ = nullptr;
+  std::atomic<size_t> published_ = 0;
+  std::atomic<bool> look_ = true;
+  mutable Mutex mutex_;
+  std::vector<Neighbour> neighbours_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> known_ ABSL_GUARDED_BY(mutex_);  // lost, by rank
+  std::vector<Pending> pending_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Loss> losses_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace trnccl
