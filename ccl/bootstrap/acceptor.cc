@@ -12,15 +12,25 @@
 namespace trnccl {
 namespace {
 
-// How long a visitor may take to prove itself, and how many may be at it at
-// once; further ones wait in the kernel's queue.
-constexpr int kVisitMs = 5'000;
-constexpr size_t kMaxVisitors = 64;
+// How often a rank comes to a server that sends it away.
+constexpr int kVisits = 5;
+
+absl::Status Prove(const Socket& socket, const Secret& secret,
+                   const Patience& patience) {
+  ASSIGN_OR_RETURN(const ClientHandshake handshake,
+                   ClientHandshake::Start(secret));
+  RETURN_IF_ERROR(SendAll(socket, handshake.Opening(), patience));
+  std::string challenge(kChallengeBytes, '\0');
+  RETURN_IF_ERROR(
+      ReceiveAll(socket, challenge.data(), challenge.size(), patience));
+  ASSIGN_OR_RETURN(const std::string proof, handshake.Prove(challenge));
+  return SendAll(socket, proof, patience);
+}
 
 }  // namespace
 
 void Acceptor::AppendPollFds(std::vector<pollfd>* fds) const {
-  if (visitors_.size() < kMaxVisitors) {
+  if (HasRoom()) {
     for (const Socket& listener : listeners_) {
       fds->push_back({listener.fd(), POLLIN, 0});
     }
@@ -39,19 +49,33 @@ absl::StatusOr<std::vector<Guest>> Acceptor::Progress() {
     guests.push_back({std::move(visitor.socket), std::move(visitor.bytes)});
     return true;
   });
+  if (!HasRoom()) DropLingerers();
   return guests;
 }
 
+void Acceptor::DropLingerers() {
+  std::erase_if(visitors_, [](const Visitor& visitor) {
+    return visitor.stage < Stage::kLength && visitor.crowded_deadline.expired();
+  });
+}
+
 absl::Status Acceptor::TakeConnections() {
+  starved_ = false;
   for (const Socket& listener : listeners_) {
-    while (visitors_.size() < kMaxVisitors) {
-      ASSIGN_OR_RETURN(Socket socket, Accept(listener));
-      if (!socket.is_open()) break;
+    while (HasRoom()) {
+      absl::StatusOr<Socket> socket = Accept(listener);
+      // Descriptors come back as visitors leave.
+      starved_ = absl::IsResourceExhausted(socket.status());
+      if (starved_ && !visitors_.empty()) return absl::OkStatus();
+      if (!socket.ok()) return socket.status();
+      if (!socket->is_open()) break;
       ASSIGN_OR_RETURN(ServerHandshake handshake,
                        ServerHandshake::Start(secret_));
-      visitors_.push_back({.socket = std::move(socket),
-                           .handshake = std::move(handshake),
-                           .deadline = Deadline::After(kVisitMs)});
+      visitors_.push_back(
+          {.socket = *std::move(socket),
+           .handshake = std::move(handshake),
+           .deadline = Deadline::After(limits_.visit_ms),
+           .crowded_deadline = Deadline::After(limits_.crowded_visit_ms)});
     }
   }
   return absl::OkStatus();
@@ -110,22 +134,15 @@ absl::Status Acceptor::FinishStage(Visitor* visitor) {
 
 absl::StatusOr<Socket> Visit(const std::vector<SocketAddress>& addresses,
                              const Secret& secret, const Patience& patience) {
-  ASSIGN_OR_RETURN(Socket socket, Dial(addresses, patience));
-  const auto talk = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const ClientHandshake handshake,
-                     ClientHandshake::Start(secret));
-    RETURN_IF_ERROR(SendAll(socket, handshake.Opening(), patience));
-    std::string challenge(kChallengeBytes, '\0');
-    RETURN_IF_ERROR(
-        ReceiveAll(socket, challenge.data(), challenge.size(), patience));
-    ASSIGN_OR_RETURN(const std::string proof, handshake.Prove(challenge));
-    return SendAll(socket, proof, patience);
-  };
-  const absl::Status said = talk();
-  if (said.ok()) return socket;
-  return absl::Status(
-      said.code(),
-      absl::StrCat("handshake with ", socket.peer(), ": ", said.message()));
+  for (int visit = 1;; ++visit) {
+    ASSIGN_OR_RETURN(Socket socket, Dial(addresses, patience));
+    const absl::Status proved = Prove(socket, secret, patience);
+    if (proved.ok()) return socket;
+    if (absl::IsUnavailable(proved) && visit < kVisits) continue;
+    return absl::Status(
+        proved.code(),
+        absl::StrCat("handshake with ", socket.peer(), ": ", proved.message()));
+  }
 }
 
 }  // namespace trnccl

@@ -3,6 +3,7 @@
 #include "ccl/bootstrap/acceptor.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <functional>
@@ -24,11 +25,14 @@ const Patience kLong = {Deadline::After(60'000)};
 
 class AcceptorOnLoopback : public ::testing::Test {
  protected:
-  AcceptorOnLoopback() {
+  AcceptorOnLoopback() { Open({}); }
+
+  void Open(const Acceptor::Limits& limits) {
     std::vector<Socket> listeners;
     listeners.push_back(Listen(*SocketAddress::Parse("127.0.0.1:0")).value());
     address_ = listeners[0].LocalAddress().value();
-    acceptor_ = std::make_unique<Acceptor>(std::move(listeners), kSecret);
+    acceptor_ =
+        std::make_unique<Acceptor>(std::move(listeners), kSecret, limits);
   }
 
   Socket Stranger(std::string_view bytes) {
@@ -130,6 +134,117 @@ TEST_F(AcceptorOnLoopback, ServesPastDribblersAndTheSilent) {
     EXPECT_TRUE(SendAll(stranger, "R", kLong).ok());
   }
   ExpectServes();
+}
+
+TEST_F(AcceptorOnLoopback, DropsAReflectedProofAndServesOn) {
+  // Its own challenge comes back to it, as if it were a client's proof.
+  const Socket mirror =
+      Stranger(ClientHandshake::Start(kSecret).value().Opening());
+  std::vector<Guest> guests;
+  std::string challenge(kChallengeBytes, '\0');
+  size_t bytes = 0;
+  while (bytes < challenge.size()) {
+    Step(&guests);
+    bytes += ReceiveSome(mirror, &challenge[bytes], challenge.size() - bytes)
+                 .value();
+  }
+  EXPECT_TRUE(SendAll(mirror, challenge.substr(kNonceBytes), kLong).ok());
+  ServeUntilDropped(mirror);
+  EXPECT_THAT(guests, IsEmpty());
+  ExpectServes();
+}
+
+TEST_F(AcceptorOnLoopback, DropsTheSilentAfterABoundedTime) {
+  Open({.visit_ms = 20});
+  ServeUntilDropped(Stranger(""));
+  ServeUntilDropped(Stranger("TRNCCL"));
+  Open({});
+  ExpectServes();
+}
+
+TEST_F(AcceptorOnLoopback, DropsWhoDribblesForeverAfterABoundedTime) {
+  Open({.visit_ms = 500});
+  // Knows the secret, and so may say much; says it byte by byte.
+  Socket dribbler;
+  ServeWhile([this, &dribbler] {
+    dribbler = Visit({address_}, kSecret, kLong).value();
+  });
+  EXPECT_TRUE(SendAll(dribbler, std::string("\0\x40\0\0", 4), kLong).ok());
+  std::vector<Guest> guests;
+  char byte = 0;
+  for (int said = 0; ReceiveSome(dribbler, &byte, 1).ok(); ++said) {
+    // Never all of it, however fast this goes.
+    if (said < 0x3000) SendAll(dribbler, "x", kLong).IgnoreError();
+    Step(&guests);
+  }
+  EXPECT_THAT(guests, IsEmpty());
+}
+
+TEST_F(AcceptorOnLoopback, AFloodOfTheSilentKeepsNoRankWaiting) {
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 200; ++i) strangers.push_back(Stranger(""));
+  ExpectServes();
+  // It wasn't their time that had to pass.
+  char byte = 0;
+  for (const Socket& stranger : strangers) {
+    EXPECT_TRUE(ReceiveSome(stranger, &byte, 1).ok());
+  }
+}
+
+TEST_F(AcceptorOnLoopback, ACrowdOfTheSilentMakesRoom) {
+  Open({.visitors = 4, .visit_ms = 60'000, .crowded_visit_ms = 10});
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 40; ++i) strangers.push_back(Stranger("T"));
+  ExpectServes();
+}
+
+// A rank that's slow is sent away from a crowd, and comes again.
+TEST_F(AcceptorOnLoopback, AMemberThatIsSentAwayComesAgain) {
+  const Socket listener = Listen(*SocketAddress::Parse("127.0.0.1:0")).value();
+  const SocketAddress address = listener.LocalAddress().value();
+  std::thread rank(
+      [&address] { EXPECT_TRUE(Visit({address}, kSecret, kLong).ok()); });
+  const auto accept = [&listener] {
+    while (true) {
+      Socket socket = Accept(listener).value();
+      if (socket.is_open()) return socket;
+    }
+  };
+  accept().Close();
+  const Socket again = accept();
+  ServerHandshake server = ServerHandshake::Start(kSecret).value();
+  std::string opening(kOpeningBytes, '\0');
+  ASSERT_TRUE(ReceiveAll(again, opening.data(), opening.size(), kLong).ok());
+  const std::string challenge = server.Challenge(opening).value();
+  EXPECT_TRUE(SendAll(again, challenge, kLong).ok());
+  rank.join();
+}
+
+TEST_F(AcceptorOnLoopback, StrangersThatTakeAllDescriptorsAreNoError) {
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 8; ++i) strangers.push_back(Stranger(""));
+  std::vector<Guest> guests;
+  Step(&guests);
+  for (int i = 0; i < 8; ++i) strangers.push_back(Stranger(""));
+  rlimit before = {};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none = {.rlim_cur = 3, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  Step(&guests);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(guests, IsEmpty());
+  ExpectServes();
+}
+
+TEST_F(AcceptorOnLoopback, NoDescriptorsWithoutAnyStrangerIsAnError) {
+  const Socket rank = Stranger("");
+  rlimit before = {};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none = {.rlim_cur = 3, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const absl::Status status = acceptor_->Progress().status();
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
 }
 
 TEST(Visit, NoServerNamesAllAddressesTried) {

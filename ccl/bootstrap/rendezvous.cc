@@ -289,10 +289,10 @@ void Rendezvous::HandleFrameOf(int child) {
 void Rendezvous::HandleParentFrame(const TreeFrame& frame) {
   verdict_ = frame.kind == TreeFrame::Kind::kDown ? ParseVerdict(frame)
                                                   : Verdict{StatusOf(frame), 0};
-  if (verdict_->status.ok()) return;
-  // The last word: the parent's end that follows says nothing more.
-  tree_.parent.socket.Close();
+  // Children have linked if all is well; otherwise some may still come.
   linger_ = Deadline::After(kLastWordMs);
+  // The last word: the parent's end that follows says nothing more.
+  if (!verdict_->status.ok()) tree_.parent.socket.Close();
 }
 
 bool Rendezvous::ChildrenLinked() const {
