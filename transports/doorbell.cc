@@ -49,19 +49,24 @@ void Doorbell::Drain() {
 absl::StatusOr<std::unique_ptr<Ringer>> Ringer::Open(
     const std::string& address) {
   const std::vector<std::string> words = absl::StrSplit(address, ':');
+  int32_t pid = 0;
+  int32_t pipe_fd = -1;
   uint64_t inode = 0;
-  if (words.size() != 3 || !absl::SimpleAtoi(words[2], &inode)) {
+  if (words.size() != 3 || !absl::SimpleAtoi(words[0], &pid) ||
+      !absl::SimpleAtoi(words[1], &pipe_fd) ||
+      !absl::SimpleAtoi(words[2], &inode) || pid <= 0 || pipe_fd < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", address, "\" isn't the address of a doorbell"));
   }
-  const std::string path = absl::StrCat("/proc/", words[0], "/fd/", words[1]);
+  const std::string path = absl::StrCat("/proc/", pid, "/fd/", pipe_fd);
   // For reading as well, so that ringing at a dead process raises no SIGPIPE.
   const int fd = open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) {
     return SystemError(errno, absl::StrCat("opening doorbell ", path));
   }
   struct stat status = {};
-  if (fstat(fd, &status) != 0 || status.st_ino != inode) {
+  if (fstat(fd, &status) != 0 || status.st_ino != inode ||
+      !S_ISFIFO(status.st_mode)) {
     close(fd);
     return absl::NotFoundError(
         absl::StrCat("doorbell ", path, " is gone, another file is there"));

@@ -3,8 +3,12 @@
 #include "transports/doorbell.h"
 
 #include <poll.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <string>
 
 #include "gtest/gtest.h"
 
@@ -61,6 +65,23 @@ TEST(Doorbell, RingingAfterItsEndIsHarmless) {
   ASSERT_TRUE(ringer.ok()) << ringer.status();
   bell->reset();
   (*ringer)->Ring();
+}
+
+TEST(Doorbell, RingsNothingButPipes) {
+  FILE* file = tmpfile();
+  ASSERT_NE(file, nullptr);
+  struct stat status = {};
+  ASSERT_EQ(fstat(fileno(file), &status), 0);
+  const std::string inode = std::to_string(status.st_ino);
+  const std::string fd = std::to_string(fileno(file));
+  const std::string pid = std::to_string(getpid());
+  for (const std::string& address :
+       {pid + ":" + fd + ":" + inode, "self:" + fd + ":" + inode,
+        "self/fd/../../self:" + fd + ":" + inode, pid + ":-1:" + inode,
+        "0:" + fd + ":" + inode, pid + ":" + fd + "/.:" + inode}) {
+    EXPECT_FALSE(Ringer::Open(address).ok()) << address;
+  }
+  fclose(file);
 }
 
 TEST(Doorbell, NamesTheAddressThatCannotBeOpened) {
