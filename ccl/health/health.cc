@@ -118,7 +118,7 @@ void Health::Hear(Peer& peer, const Incoming& message) {
   }
   const uint64_t origin = words[1] >> 32;
   const std::string_view text(reinterpret_cast<const char*>(message.data),
-                              message.bytes);
+                              std::min(message.bytes, kMaxTextBytes));
   notice_ = {
       .origin = origin < peers_.size() ? static_cast<int>(origin) : sender,
       .sequence = sequence,

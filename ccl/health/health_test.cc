@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -153,6 +154,27 @@ TEST_P(HealthTest, StrangeMessagesAreFailures) {
   Made(1, kCookie + 1)->SayWaiting({{1, 2, 3}});
   ASSERT_NE(HeardBy(0), nullptr);
   EXPECT_FALSE(HeardBy(0)->cause.ok());
+}
+
+// A peer's text is as long as it says; what's kept of it isn't.
+TEST(Health, KeepsABoundedPartOfAText) {
+  TestWorld world({.ranks = 2, .slice_bytes = 64 << 10});
+  const Routes routes = {world.route(0, 0), world.route(0, 1)};
+  Health health({.membership = {.rank = 0, .ranks = 2},
+                 .routes = &routes,
+                 .cookie = kCookie});
+  const LinkId link = world.route(1, 0).Link(0);
+  constexpr size_t kBytes = 60'000;
+  std::byte* slice = world.transport(1).Reserve({&link, 1}, kBytes);
+  ASSERT_NE(slice, nullptr);
+  std::memset(slice, 'x', kBytes);
+  world.transport(1).Send(
+      {&link, 1},
+      {.envelope = {{uint64_t{kCookie} << 32 | 2, 0, 14}}, .bytes = kBytes});
+  health.Listen();
+  ASSERT_NE(health.notice(), nullptr);
+  EXPECT_EQ(health.notice()->cause.code(), absl::StatusCode::kUnavailable);
+  EXPECT_LE(health.notice()->cause.message().size(), 4096u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Wires, HealthTest,
