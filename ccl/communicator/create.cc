@@ -8,14 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/log.h"
 #include "ccl/base/status_macros.h"
+#include "ccl/bootstrap/bootstrap.h"
 #include "ccl/bootstrap/own_addresses.h"
+#include "ccl/communicator/outcome.h"
 #include "ccl/planner/model_file.h"
 #include "ccl/progress/sleepers.h"
 #include "ccl/topology/hardware.h"
@@ -99,69 +100,6 @@ std::vector<std::string> IpTexts(const std::vector<SocketAddress>& addresses) {
   return texts;
 }
 
-// What became of a rank's connecting.
-struct Outcome {
-  absl::Status status;
-  size_t slice_bytes = 0;  // the longest message that all its transports take
-};
-
-std::string OutcomeText(const Outcome& outcome) {
-  return absl::StrCat(static_cast<int>(outcome.status.code()), " ",
-                      outcome.slice_bytes, " ", outcome.status.message());
-}
-
-// An outcome that OutcomeText() of some rank wrote.
-Outcome ParseOutcome(const std::string& text) {
-  const std::vector<std::string> words =
-      absl::StrSplit(text, absl::MaxSplits(' ', 2));
-  int code = 0;
-  Outcome outcome;
-  if (words.size() != 3 || !absl::SimpleAtoi(words[0], &code) ||
-      !absl::SimpleAtoi(words[1], &outcome.slice_bytes)) {
-    outcome.status = absl::UnknownError(text);
-  } else {
-    outcome.status =
-        absl::Status(static_cast<absl::StatusCode>(code), words[2]);
-  }
-  return outcome;
-}
-
-// How messages are cut must not differ, though ranks have different transports:
-// one that's alone on its node has no shared memory.
-size_t CommonSlice(const std::vector<std::string>& outcomes) {
-  size_t least = SIZE_MAX;
-  for (const std::string& text : outcomes)
-    least = std::min(least, ParseOutcome(text).slice_bytes);
-  return least;
-}
-
-// A rank that can't reach another one may just see what that one's error led
-// to.
-bool MayFollowFromAnother(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsNotFound(status) ||
-         absl::IsDeadlineExceeded(status) || absl::IsInvalidArgument(status);
-}
-
-// The error of all from the errors of each: this rank's own, or the one that
-// tells most.
-absl::Status Verdict(const std::vector<std::string>& outcomes,
-                     const Membership& me) {
-  const absl::Status mine = ParseOutcome(outcomes[me.rank]).status;
-  if (!mine.ok() && !MayFollowFromAnother(mine)) return mine;
-  absl::Status worst = mine;
-  int origin = me.rank;
-  for (int rank = 0; rank < me.ranks; ++rank) {
-    const absl::Status other = ParseOutcome(outcomes[rank]).status;
-    if (other.ok() || (!worst.ok() && MayFollowFromAnother(other))) continue;
-    worst = other;
-    origin = rank;
-    if (!MayFollowFromAnother(other)) break;
-  }
-  if (worst.ok() || origin == me.rank) return worst;
-  return absl::UnavailableError(absl::StrCat(
-      "rank ", me.rank, ": ", worst.message(), " (origin: rank ", origin, ")"));
-}
-
 absl::Status ConnectTransports(const Founding& founding,
                                std::vector<std::string> addresses) {
   const Communicator::Parts& parts = founding.parts;
@@ -197,7 +135,7 @@ absl::Status Connect(Exchange* exchange, Founding* founding) {
   ASSIGN_OR_RETURN(std::vector<std::string> outcomes,
                    exchange->AllGather(OutcomeText(outcome)));
   parts.slice_bytes = CommonSlice(outcomes);
-  return Verdict(outcomes, parts.membership);
+  return VerdictOf(outcomes, parts.membership);
 }
 
 class BootstrapExchange : public Exchange {
@@ -230,6 +168,11 @@ class ParentExchange : public Exchange {
     std::vector<uint64_t> sizes(parent_->membership().ranks);
     std::memcpy(sizes.data(), lengths.data(), lengths.size());
     const uint64_t longest = *std::max_element(sizes.begin(), sizes.end());
+    if (longest > kMaxBlobBytes) {
+      return absl::InternalError(absl::StrCat(
+          "a rank announced a text of ", longest,
+          " bytes to the others; at most ", kMaxBlobBytes, " are possible"));
+    }
     std::string padded = mine;
     padded.resize(longest);
     ASSIGN_OR_RETURN(std::string all, Gather(padded));
