@@ -44,11 +44,17 @@ absl::Status CheckAgreement(const Schedule& schedule, int ranks) {
 // Checks the steps of one rank, one after the other.
 class StepChecker {
  public:
-  StepChecker(int rank, int ranks, int64_t total)
+  struct Bounds {
+    int ranks = 1;
+    int64_t total = 1;  // chunks
+    int64_t slots = 0;  // of scratch
+  };
+  StepChecker(int rank, const Bounds& bounds)
       : rank_(rank),
-        ranks_(ranks),
-        total_(total),
-        seen_(static_cast<size_t>(ranks)) {}
+        ranks_(bounds.ranks),
+        total_(bounds.total),
+        slots_(bounds.slots),
+        seen_(static_cast<size_t>(bounds.ranks)) {}
 
   absl::Status Check(const Step& step) {
     RETURN_IF_ERROR(CheckSpans(step));
@@ -112,9 +118,26 @@ class StepChecker {
     return absl::OkStatus();
   }
 
+  absl::Status CheckPlace(const Place& place, int64_t chunks) const {
+    if (place.buffer != Buffer::kScratch ||
+        (place.slot >= 0 && place.slot <= slots_ - chunks)) {
+      return absl::OkStatus();
+    }
+    return Malformed(absl::StrCat("names ", chunks, " slots from slot ",
+                                  place.slot, " on, but there are ", slots_,
+                                  " scratch slots"));
+  }
+
   // A step may fold into the very slots that it reads, position by position;
   // otherwise what it reads would depend on the order of its chunks.
-  static absl::Status CheckSlots(const Step& step) {
+  absl::Status CheckSlots(const Step& step) const {
+    if (step.stores) {
+      RETURN_IF_ERROR(CheckPlace(step.store, ChunkCount(step)));
+    }
+    for (const Operand& operand : step.operands) {
+      if (operand.peer != Operand::kNoPeer) continue;
+      RETURN_IF_ERROR(CheckPlace(operand.place, ChunkCount(step)));
+    }
     if (!step.stores || step.store.buffer != Buffer::kScratch) {
       return absl::OkStatus();
     }
@@ -135,6 +158,7 @@ class StepChecker {
   const int rank_;
   const int ranks_;
   const int64_t total_;
+  const int64_t slots_;
   std::vector<int64_t> seen_;  // by peer: in which list of peers last
   int64_t sends_or_receipts_ = 0;
 };
@@ -149,7 +173,10 @@ absl::Status CheckForm(const Schedule& schedule, const FormLimits& limits) {
                                   limits.blocks, " blocks are too many"));
   }
   for (int rank = 0; rank < limits.ranks; ++rank) {
-    StepChecker checker(rank, limits.ranks, chunks_per_block * limits.blocks);
+    StepChecker checker(rank,
+                        {.ranks = limits.ranks,
+                         .total = chunks_per_block * limits.blocks,
+                         .slots = schedule.programs.front().scratch_slots});
     const auto& lanes = schedule.programs[static_cast<size_t>(rank)].lanes;
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
       for (size_t i = 0; i < lanes[lane].steps.size(); ++i) {

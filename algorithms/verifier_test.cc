@@ -356,6 +356,12 @@ TEST(Verifier, RefusesBadUseOfScratch) {
               HasSubstr("reads chunk 0 in slot 1 before it's written"));
   EXPECT_THAT(verdict(Operand::Slot(0), kToSlot0, 0),
               HasSubstr("but there are 0 scratch slots"));
+  for (const int64_t slot : {INT64_MIN, int64_t{-1}, INT64_MAX}) {
+    EXPECT_THAT(verdict(Operand::Slot(slot), kToSlot0, 1),
+                HasSubstr("but there are 1 scratch slots"));
+    EXPECT_THAT(verdict(Operand::Slot(0), {Buffer::kScratch, slot}, 1),
+                HasSubstr("but there are 1 scratch slots"));
+  }
   EXPECT_THAT(verdict(Operand::Slot(0), {Buffer::kInput}, 0),
               HasSubstr("writes its input"));
 }
@@ -369,7 +375,7 @@ TEST(Verifier, RefusesAnotherChunkThanTheSlotHolds) {
                                  .operands = {Operand::Slot(0)},
                                  .stores = true,
                                  .store = kToOutput}}},
-                              2);
+                              3);
   schedule.programs[0].chunks_per_block = 2;
   EXPECT_THAT(VerdictOn(schedule, ClaimOf(Collective::kBroadcast, 1)),
               HasSubstr("reads chunk 1 in slot 0, which holds chunk 0"));
