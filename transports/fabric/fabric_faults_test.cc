@@ -263,7 +263,7 @@ TEST(FabricFaults, StrangersPacketsAreLeftAlone) {
   Pair pair({.form = OverManners(FabricProtocol::kWrite)});
   auto& sender = static_cast<fabric::FabricTransport&>(pair[0]);
   for (int i = 0; i < 100; ++i) {
-    sender.SendRaw(pair.link(), {.magic = 0xdeadbeef});
+    sender.SendRaw(pair.link(), {.cookie = 0xdeadbeef});
     sender.SendRaw(pair.link(), {.endpoint = 0xffff0000});
     sender.SendRaw(pair.link(), {.endpoint = 0x00010007});
   }

@@ -2,7 +2,10 @@
 // Copyright (c) The trnccl Authors
 #include "transports/fabric/fabric_transport.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/status_macros.h"
+#include "transports/system_error.h"
 
 namespace trnccl::fabric {
 namespace {
@@ -30,27 +34,30 @@ absl::StatusOr<std::unique_ptr<FabricTransport>> FabricTransport::Create(
   if (port == nullptr) {
     ASSIGN_OR_RETURN(port, Port::OfProcess(options.port));
   }
-  std::unique_ptr<Ringer> ringer;
+  Parts parts{.port = std::move(port)};
   if (options.doorbell != nullptr) {
-    ASSIGN_OR_RETURN(ringer, Ringer::Open(options.doorbell->address()));
+    ASSIGN_OR_RETURN(parts.ringer, Ringer::Open(options.doorbell->address()));
   }
-  return absl::WrapUnique(
-      new FabricTransport(options, std::move(port), std::move(ringer)));
+  if (getrandom(&parts.cookie, sizeof(parts.cookie), 0) !=
+      static_cast<ssize_t>(sizeof(parts.cookie))) {
+    return SystemError(errno, "getrandom");
+  }
+  return absl::WrapUnique(new FabricTransport(options, std::move(parts)));
 }
 
-FabricTransport::FabricTransport(const FabricOptions& options,
-                                 std::shared_ptr<Port> port,
-                                 std::unique_ptr<Ringer> ringer)
+FabricTransport::FabricTransport(const FabricOptions& options, Parts parts)
     : options_(options),
-      port_(std::move(port)),
-      ringer_(std::move(ringer)),
+      port_(std::move(parts.port)),
+      ringer_(std::move(parts.ringer)),
+      cookie_(parts.cookie),
       endpoint_([this] {
         MutexLock lock(port_->mutex());
         return port_->Attach(this);
       }()) {
   const Provider& provider = port_->provider();
   traits_.name = "fabric";
-  traits_.address = absl::StrCat(endpoint_, " ", port_->address());
+  traits_.address =
+      absl::StrCat(endpoint_, ":", cookie_, " ", port_->address());
   traits_.slice_bytes = options.slice_bytes;
   traits_.inline_bytes = std::min(kSmallBytes, provider.eager_bytes);
   traits_.by_reference = true;
@@ -112,7 +119,10 @@ absl::Status FabricTransport::AddPeer(const ConnectOptions::Peer& named) {
   const std::pair<std::string, std::string> parts =
       absl::StrSplit(named.address, absl::MaxSplits(' ', 1));
   Peer peer{.rank = named.rank};
-  if (!absl::SimpleAtoi(parts.first, &peer.endpoint)) {
+  const std::pair<std::string, std::string> numbers =
+      absl::StrSplit(parts.first, absl::MaxSplits(':', 1));
+  if (!absl::SimpleAtoi(numbers.first, &peer.endpoint) ||
+      !absl::SimpleAtoi(numbers.second, &peer.cookie)) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", named.address, "\" is no address of a fabric"));
   }

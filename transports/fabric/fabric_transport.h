@@ -59,10 +59,16 @@ class FabricTransport final : public Transport, private Client {
     int rank = 0;
     PeerAddress address;
     uint32_t endpoint = 0;  // its transport's number
+    uint32_t cookie = 0;    // and what its packets must carry
   };
 
-  FabricTransport(const FabricOptions& options, std::shared_ptr<Port> port,
-                  std::unique_ptr<Ringer> ringer);
+  // What a transport is made of.
+  struct Parts {
+    std::shared_ptr<Port> port;
+    std::unique_ptr<Ringer> ringer;
+    uint32_t cookie = 0;
+  };
+  FabricTransport(const FabricOptions& options, Parts parts);
 
   // Client's.
   void OnPacket(Receive* packet) override;
@@ -120,6 +126,7 @@ class FabricTransport final : public Transport, private Client {
   const std::shared_ptr<Port> port_;
   const std::unique_ptr<Ringer> ringer_;      // this process's own; may be null
   std::shared_ptr<RegistrationCache> cache_;  // null: nothing's registered
+  const uint32_t cookie_;
   const uint32_t endpoint_;
   Traits traits_;
   int rank_ = 0;

@@ -65,8 +65,11 @@ bool Port::PollRail(size_t rail) {
 }
 
 void Port::Completed(const fi_cq_data_entry& entry) {
-  // Only writes carry such data here; their completions have no context.
-  if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) return WrittenStripe(entry.data);
+  // Of those that carry such data only writes have no context. A stranger's
+  // packet may carry some, too.
+  const bool is_written =
+      (entry.flags & FI_REMOTE_CQ_DATA) != 0 && (entry.flags & FI_RECV) == 0;
+  if (is_written) return WrittenStripe(entry.data);
   Posted* posted = Posted::Of(entry.op_context);
   switch (posted->kind) {
     case Posted::Kind::kReceive:
@@ -102,8 +105,7 @@ void Port::Arrived(Receive* receive, size_t bytes) {
   const absl::Status replaced = PostReceives(rail);
   receive->bytes = bytes;
   Client* client = nullptr;
-  if (bytes >= sizeof(WireHeader) && receive->header().magic == kWireMagic)
-    client = Find(receive->header().endpoint);
+  if (bytes >= sizeof(WireHeader)) client = Find(receive->header().endpoint);
   if (client != nullptr) {
     client->OnPacket(receive);
   } else {

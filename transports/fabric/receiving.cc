@@ -19,6 +19,7 @@ constexpr size_t kStripeBytes = size_t{128} << 10;
 }  // namespace
 
 void FabricTransport::OnPacket(Receive* packet) {
+  if (packet->header().cookie != cookie_) return port_->Recycle(packet);
   if (!connected_) return early_.push_back(packet);
   Dispatch(packet);
   WakeOwner();
@@ -239,7 +240,7 @@ void FabricTransport::OnLanded(Landing* landing) {
   InSlot& slot = in.slots[in.head % kWindow];
   if (!port_->provider().writes) {
     const WireHeader& header = landing->header;
-    if (header.magic != kWireMagic || header.kind != WireKind::kPayload ||
+    if (header.cookie != cookie_ || header.kind != WireKind::kPayload ||
         header.sequence != in.head || header.bytes != landing->bytes) {
       return Fail(About({landing->link},
                         absl::InternalError("a payload came without the "

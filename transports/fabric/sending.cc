@@ -69,6 +69,7 @@ fabric::Send* FabricTransport::NewPacket(LinkId link, WireKind kind,
   // What's written has no header that would tell.
   const bool tells = kind != WireKind::kPayload || !port_->provider().writes;
   if (tells) in.told = in.head;
+  send->header.cookie = peer.cookie;
   send->header.endpoint = peer.endpoint;
   send->header.source = static_cast<uint32_t>(rank_);
   send->header.lane = static_cast<uint16_t>(link.index % lanes_);
@@ -292,6 +293,7 @@ void FabricTransport::SendRaw(LinkId link, const WireHeader& header,
   if (send == nullptr) return;
   const WireHeader own = send->header;
   send->header = header;
+  if (header.cookie == 0) send->header.cookie = own.cookie;
   if (header.endpoint == 0) send->header.endpoint = own.endpoint;
   if (header.source == 0) send->header.source = own.source;
   std::ranges::copy(body, send->small.begin());

@@ -29,7 +29,6 @@
 
 namespace trnccl::fabric {
 
-inline constexpr uint32_t kWireMagic = 0x74726e31;
 // The most endpoints (network adapters) that one process uses at once.
 inline constexpr size_t kMaxRails = 16;
 
@@ -42,7 +41,8 @@ enum class WireKind : uint8_t {
 };
 
 struct WireHeader {
-  uint32_t magic = kWireMagic;
+  uint32_t cookie = 0;    // the receiving transport's own: who has its address
+                          // by the bootstrap knows it, and no stranger does
   uint32_t endpoint = 0;  // which of the receiver's transports
   uint32_t source = 0;    // the sender's rank
   uint32_t sequence = 0;  // of the message, on its link
