@@ -61,6 +61,8 @@ absl::StatusOr<RankBuffer> RankBufferCache::Find(const OfferedBuffer& offer,
     return absl::InternalError("its offer reaches beyond its memory");
   const SharedPiece& piece = offer.piece;
   if (offer.kind == OfferedBuffer::kProcess) {
+    if (piece.memory.pid != peer_)
+      return absl::InternalError("its offer is of another process's memory");
     // Ranks may be threads of one process.
     if (piece.memory.pid == own_->pid())
       return RankBuffer(reinterpret_cast<std::byte*>(piece.offset));

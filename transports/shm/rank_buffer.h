@@ -78,14 +78,17 @@ bool HoldsBytes(const OfferedBuffer& offer, size_t bytes);
 // Finds what a peer offers; mostly it's what it offered in the call before.
 class RankBufferCache {
  public:
-  explicit RankBufferCache(const OwnProcess* own) : own_(own) {}
+  // `peer`: the process of whoever makes the offers.
+  RankBufferCache(const OwnProcess* own, pid_t peer) : own_(own), peer_(peer) {}
 
-  // An error if the offer doesn't hold `bytes`.
+  // An error if the offer doesn't hold `bytes`, or is of another process's
+  // memory that isn't shared.
   absl::StatusOr<RankBuffer> Find(const OfferedBuffer& offer, size_t bytes,
                                   MappingTable& mappings);
 
  private:
   const OwnProcess* own_;  // outlives this
+  pid_t peer_;
   SharedReference reference_;
   SharedMapping mapping_;
 };

@@ -29,9 +29,13 @@ std::unique_ptr<PeerMemory> MakeShmPeerMemory(Transport& transport) {
 std::unique_ptr<Engine> MakeShmEngine(const Membership& membership,
                                       Transport& transport) {
   auto& shm = static_cast<shm::ShmTransport&>(transport);
-  return MakeShmEngine({.membership = membership,
-                        .reaches_unmapped = shm.traits().peer_memory,
-                        .gate = &shm.gate()});
+  ShmEngineOptions options = {.membership = membership,
+                              .reaches_unmapped = shm.traits().peer_memory,
+                              .gate = &shm.gate()};
+  options.pids.resize(static_cast<size_t>(membership.ranks));
+  for (const shm::Peer& peer : shm.peers())
+    options.pids[static_cast<size_t>(peer.rank)] = peer.address.pid;
+  return MakeShmEngine(options);
 }
 
 }  // namespace trnccl

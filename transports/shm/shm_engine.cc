@@ -90,13 +90,18 @@ class ShmEngine final : public Engine {
         reaches_unmapped_(options.reaches_unmapped),
         gate_(options.gate),
         mappings_(kMappings),
-        caches_(2 * static_cast<size_t>(options.membership.ranks),
-                shm::RankBufferCache(&own_)),
         pids_(static_cast<size_t>(options.membership.ranks)),
         inputs_(static_cast<size_t>(options.membership.ranks)),
         outputs_(static_cast<size_t>(options.membership.ranks)),
         operands_(static_cast<size_t>(options.membership.ranks)),
-        run_(this) {}
+        run_(this) {
+    const auto ranks = static_cast<size_t>(options.membership.ranks);
+    for (size_t i = 0; i < 2 * ranks; ++i) {
+      const size_t rank = i % ranks;
+      const pid_t pid = rank < options.pids.size() ? options.pids[rank] : 0;
+      caches_.emplace_back(&own_, pid);
+    }
+  }
 
   bool Accepts(const EngineCall& call) const override;
   Offer MakeOffer(const EngineCall& call) override;

@@ -26,7 +26,10 @@
 //       {.membership = {.rank = 0, .ranks = 4}, .gate = &gate});
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
+#include <vector>
 
 #include "ccl/base/membership.h"
 #include "transports/engine.h"
@@ -39,6 +42,8 @@ struct ShmEngineOptions {
   // This rank may read and write memory of its peers that isn't mapped.
   bool reaches_unmapped = false;
   shm::Gate* gate = nullptr;  // outlives the engine
+  // Of the ranks' processes: what isn't mapped is reached in no other one.
+  std::vector<pid_t> pids;
 };
 
 std::unique_ptr<Engine> MakeShmEngine(const ShmEngineOptions& options);

@@ -59,6 +59,7 @@ struct Board {
   Offer offers[kMaxRanks];
   std::atomic<uint32_t> inside[kMaxRanks];
   std::atomic<uint32_t> left[kMaxRanks];
+  std::atomic<pid_t> pids[kMaxRanks];  // where each is a process of its own
 
   GatedEngine EngineOf(int rank, int ranks) {
     const auto words = [this](int r) {
@@ -68,9 +69,12 @@ struct Board {
     for (int peer = 0; peer < ranks; ++peer)
       if (peer != rank) peers.push_back({peer, words(peer)});
     auto gate = std::make_unique<shm::Gate>(words(rank), std::move(peers));
-    auto engine = MakeShmEngine({.membership = {.rank = rank, .ranks = ranks},
-                                 .reaches_unmapped = true,
-                                 .gate = gate.get()});
+    ShmEngineOptions options = {.membership = {.rank = rank, .ranks = ranks},
+                                .reaches_unmapped = true,
+                                .gate = gate.get()};
+    for (int peer = 0; peer < ranks; ++peer)
+      options.pids.push_back(pids[peer] != 0 ? pids[peer].load() : getpid());
+    auto engine = MakeShmEngine(options);
     return {std::move(gate), std::move(engine)};
   }
 
@@ -297,6 +301,8 @@ TEST(ShmEngine, IsRightWithProcesses) {
     for (int rank = 0; rank < ranks; ++rank) {
       children.push_back(fork());
       if (children.back() != 0) continue;
+      board->pids[rank] = getpid();
+      board->Barrier(ranks);
       auto engine = board->EngineOf(rank, ranks);
       for (const Case& c : Cases(ranks)) {
         const std::string wrong = RunCase(*engine.engine, c, rank, *board);
@@ -439,6 +445,30 @@ TEST(ShmEngine, RefusesAnOfferThatCannotBe) {
     EXPECT_NE(run.status().ToString().find("rank 1"), std::string::npos);
   }
   EXPECT_TRUE(FreeShared(shared).ok());
+}
+
+// Not in this very process either, unless that's the peer's.
+TEST(ShmEngine, RefusesAnOfferOfAnotherProcessesMemory) {
+  std::vector<int32_t> mine(1024, 1);
+  std::vector<int32_t> offered(1024, 2);
+  const auto call = [](std::vector<int32_t>& buffer) {
+    return EngineCall{.collective = Collective::kAllReduce,
+                      .element_bytes = 4,
+                      .count = 1024,
+                      .input = reinterpret_cast<std::byte*>(buffer.data()),
+                      .output = reinterpret_cast<std::byte*>(buffer.data()),
+                      .unmapped_pays = true};
+  };
+  Board board{};
+  board.pids[1] = getpid() + 1;
+  auto engine = board.EngineOf(0, 2);
+  const std::vector<Offer> offers = {engine->MakeOffer(call(mine)),
+                                     engine->MakeOffer(call(offered))};
+  ASSERT_TRUE(offers[0].made && offers[1].made);
+  const auto run = engine->Start(call(mine), offers);
+  ASSERT_FALSE(run.ok());
+  EXPECT_NE(run.status().ToString().find("another process"), std::string::npos)
+      << run.status();
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ static_assert(sizeof(OfferedBuffer) <= sizeof(MemoryOffer::bytes));
 }  // namespace
 
 ShmPeerMemory::ShmPeerMemory(Options options)
-    : options_(std::move(options)),
-      mappings_(kMappings),
-      caches_(options_.pids.size(), RankBufferCache(&own_)) {}
+    : options_(std::move(options)), mappings_(kMappings) {
+  for (const pid_t pid : options_.pids) caches_.emplace_back(&own_, pid);
+}
 
 std::optional<MemoryOffer> ShmPeerMemory::Offer(
     std::span<const std::byte> buffer, Unmapped unmapped) {
