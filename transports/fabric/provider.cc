@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <climits>
-#include <cstdlib>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -245,10 +244,8 @@ absl::Status NothingFits(const FabricLibrary& library,
           : absl::StrCat(" on ", absl::StrJoin(options.adapters, ", ")),
       " that can carry messages between nodes; there are: ",
       there.empty() ? "none" : absl::StrJoin(there, ", "),
-      ". TRNCCL_FABRIC_PROVIDER and TRNCCL_FABRIC_ADAPTERS choose",
-      getenv("FI_PROVIDER") == nullptr
-          ? ""
-          : ", among those that FI_PROVIDER allows"));
+      ". TRNCCL_FABRIC_PROVIDER and TRNCCL_FABRIC_ADAPTERS choose, among "
+      "those that FI_PROVIDER allows"));
 }
 
 size_t EagerBytes(const fi_info& info, const PortOptions& options) {
