@@ -122,8 +122,8 @@ SharedMapping::SharedMapping(std::shared_ptr<const Extent> extent)
       base_(extent_->base),
       bytes_(extent_->bytes) {}
 
-absl::StatusOr<SharedFile> SharedFile::Create() {
-  const int fd = memfd_create("trnccl", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+absl::StatusOr<SharedFile> SharedFile::Create(const char* name) {
+  const int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return SystemError(errno, "making shared memory");
   struct stat status = {};
   if (fchmod(fd, S_IRUSR | S_IWUSR) != 0 || fstat(fd, &status) != 0) {

@@ -82,7 +82,8 @@ std::optional<SharedPiece> FindShared(const void* pointer, size_t bytes);
 // it has a size.
 class SharedFile {
  public:
-  static absl::StatusOr<SharedFile> Create();
+  // /proc/PID/maps shows the name.
+  static absl::StatusOr<SharedFile> Create(const char* name = "trnccl");
   ~SharedFile();
   SharedFile(SharedFile&& other) noexcept;
   SharedFile& operator=(SharedFile&&) = delete;

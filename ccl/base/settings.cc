@@ -232,6 +232,13 @@ constexpr auto kRows = std::to_array<Row>({
     Number<&Settings::recorder_calls>(
         Kind::kInt, kEach, "TRNCCL_RECORDER_CALLS", {1, 1 << 20},
         "Last calls that the recorder keeps, a communicator."),
+    Text<&Settings::dump_on_failure>(
+        kEach, "TRNCCL_DUMP_ON_FAILURE",
+        "Where each rank of a communicator that fails writes its last calls "
+        "and "
+        "the cause, for `trnccl trace`: /tmp/job/calls_ stands for files "
+        "/tmp/job/calls_COMMUNICATOR_RANK, where the communicator is a number "
+        "that's the same on all its ranks. Empty: nowhere."),
     Text<&Settings::tuning_file>(
         kEach, "TRNCCL_TUNING_FILE",
         "File of measured constants for the tuner, as `trnccl tune` writes it. "

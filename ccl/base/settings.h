@@ -63,6 +63,7 @@ struct Settings {
   bool as_gloo = false;
   TorchNeuron torch_neuron = TorchNeuron::kAuto;
   int64_t recorder_calls = 2048;
+  std::string dump_on_failure;
   std::string tuning_file;
 };
 

@@ -111,12 +111,16 @@ Communicator::Communicator(Parts parts)
                       .routes = &routes,
                       .lane = parts_.collective_lanes + 2,
                       .cookie = parts_.cookie});
-  recorder_ = std::make_unique<Recorder>(
-      Recorder::Owner{.membership = parts_.membership,
-                      .name = parts_.name,
-                      .description = parts_.name,
-                      .timeout_ms = parts_.settings.timeout_ms},
-      static_cast<uint32_t>(parts_.settings.recorder_calls));
+  recorder_ = std::make_unique<Recorder>(Recorder::Options{
+      .owner = {.membership = parts_.membership,
+                .name = parts_.name,
+                .description = parts_.name,
+                .hostname =
+                    parts_.topology.hosts[parts_.membership.rank].hostname,
+                .cookie = parts_.cookie,
+                .timeout_ms = parts_.settings.timeout_ms},
+      .calls = static_cast<uint32_t>(parts_.settings.recorder_calls),
+      .dump_prefix = parts_.settings.dump_on_failure});
 }
 
 Communicator::~Communicator() {

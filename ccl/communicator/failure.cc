@@ -221,6 +221,7 @@ void Communicator::Fail(const absl::Status& status) {
   }
   failed_.store(true);
   TellPeers(cause);
+  recorder_->FailAll(cause);
   End(cause);
 }
 

@@ -140,7 +140,7 @@ void Communicator::Enqueue(Operation* operation) {
          .count = transfer.bytes / ElementBytes(transfer.type),
          .peer = transfer.peer,
          .tag = static_cast<int32_t>(transfer.tag)});
-    recorder_->Start(*operation->record, nullptr);
+    recorder_->Start(*operation->record, "");
     transfers_.push_back(operation);
     point_to_point_->Start(&transfer);
     ReapTransfers();
@@ -219,7 +219,7 @@ absl::Status Communicator::ChooseFolder(const CollectiveCall& call) {
 
 void Communicator::RecordStart(const std::string_view& algorithm) {
   last_algorithm_.store(&algorithm, std::memory_order_relaxed);
-  recorder_->Start(*current_->record, algorithm.data());
+  recorder_->Start(*current_->record, algorithm);
 }
 
 EngineCall Communicator::EngineCallOf(const CollectiveCall& call) const {

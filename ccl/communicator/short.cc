@@ -44,8 +44,7 @@ bool Communicator::RunShort(const ShortKey& key, const CallBuffers& buffers,
   const uint32_t sequence = next_sequence_++;
   Envelope envelope = call->envelope;
   envelope.words[0] |= sequence;
-  const uint64_t record =
-      recorder_->Begin(call->recorded, call->algorithm->data());
+  const uint64_t record = recorder_->Begin(call->recorded);
   last_algorithm_.store(call->algorithm, std::memory_order_relaxed);
   short_run_.Start({.program = &call->program,
                     .folder = &call->folder,
@@ -92,6 +91,8 @@ void Communicator::LearnShort() {
   std::optional<ShortProgram> program =
       ShortProgram::Make(*plan_, call.type, spec.reduces ? &folder_ : nullptr);
   if (!program.has_value()) return;
+  RecordedCall recorded = RecordedOf(call);
+  recorded.algorithm = recorder_->NumberOf(plan_->program->algorithm->name);
   Envelope envelope = envelope_;
   envelope.words[0] &= ~uint64_t{UINT32_MAX};
   short_calls_.Learn({.key = KeyOf(envelope_),
@@ -100,7 +101,7 @@ void Communicator::LearnShort() {
                       .program = *std::move(program),
                       .folder = folder_,
                       .envelope = envelope,
-                      .recorded = RecordedOf(call),
+                      .recorded = recorded,
                       .algorithm = &plan_->program->algorithm->name});
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
 //
-// The last calls of a communicator, always on: a ring of one cache line a call,
-// stamped by the time-stamp counter. Recording takes no lock, clock call or
-// allocation. Dump() renders what PyTorch's flight-recorder analyser reads.
+// The last calls of a communicator, always on: a ring of one cache line a call
+// (call_ring.h), stamped by the time-stamp counter. Recording takes no lock,
+// clock call or allocation. Dump() renders what PyTorch's flight-recorder
+// analyser reads; `trnccl status` reads the ring from outside.
 //
 // Thread rule: one thread at a time records (who drives the communicator); any
 // thread may dump meanwhile, and leaves out the call being overwritten.
@@ -15,101 +16,85 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "absl/status/status.h"
 #include "ccl/base/clock.h"
-#include "ccl/base/membership.h"
 #include "ccl/base/types.h"
+#include "ccl/recorder/call_log.h"
+#include "ccl/recorder/call_ring.h"
+#include "transports/shared_memory.h"
 
 namespace trnccl {
-
-// A collective, or one of the two below.
-enum class CallKind : uint8_t { kSend = 100, kReceive = 101 };
-constexpr CallKind KindOf(Collective collective) {
-  return static_cast<CallKind>(collective);
-}
 
 struct RecordedCall {
   CallKind kind = KindOf(Collective::kBarrier);
   DataType type = DataType::kUint8;
   ReduceOp op = ReduceOp::kSum;
-  uint64_t count = 0;  // as the caller gave it
-  int32_t peer = -1;   // root of a collective, other side of a message
-  int32_t tag = 0;     // of a message
+  uint16_t algorithm = 0;  // of NumberOf(), where it's known already
+  uint64_t count = 0;      // as the caller gave it
+  int32_t peer = -1;       // root of a collective, other side of a message
+  int32_t tag = 0;         // of a message
 };
 
 class Recorder {
  public:
-  struct Owner {
-    Membership membership;
-    std::string name;
-    std::string description;
-    int64_t timeout_ms = 0;
+  struct Options {
+    CallLogOwner owner;  // but for its pid
+    uint32_t calls = 1;  // kept, rounded up to a power of two
+    // Where Fail() leaves a dump: this, the communicator's cookie, _, the rank.
+    // Empty: nowhere.
+    std::string dump_prefix;
   };
 
-  // Keeps the last `calls`, rounded up to a power of two.
-  Recorder(Owner owner, uint32_t calls);
+  // Without descriptors or shared memory it records all the same, but nobody
+  // sees that from outside.
+  explicit Recorder(Options options);
+
+  // The number by which calls name an algorithm; 0 once there are too many.
+  uint16_t NumberOf(std::string_view algorithm);
 
   // Returns what names the call in the functions below. They ignore a call that
   // later ones have pushed out of the ring.
   uint64_t Schedule(const RecordedCall& call);
   // Both at once.
-  uint64_t Begin(const RecordedCall& call, const char* algorithm);
-  // `algorithm` must outlive the recorder; null if there's none.
-  void Start(uint64_t call, const char* algorithm);
-  void Complete(uint64_t call) { Finish(call, State::kCompleted); }
-  void Fail(uint64_t call) { Finish(call, State::kFailed); }
+  uint64_t Begin(const RecordedCall& call);
+  // "" where there's no algorithm.
+  void Start(uint64_t call, std::string_view algorithm);
+  void Complete(uint64_t call) { Finish(call, CallState::kCompleted); }
+  void Fail(uint64_t call) { Finish(call, CallState::kFailed); }
 
-  // JSON, oldest call first. A failed call keeps the state that it had reached,
-  // as the analyser knows no other, and is marked besides.
+  // The communicator has failed: keeps the first cause, and leaves a dump.
+  void FailAll(const absl::Status& cause);
+
+  // JSON, oldest call first.
   std::string Dump() const;
 
  private:
-  enum class State : uint8_t { kScheduled, kStarted, kCompleted, kFailed };
-
-  // Written by the one recording thread. A reader takes a slot for whole if the
-  // stamp is the same before and after; 0 and odd stamps aren't.
-  struct alignas(64) Slot {
-    std::atomic<uint64_t> stamp{0};  // 2 * (call + 1); odd while overwritten
-    std::atomic<uint64_t> created_ticks{0};
-    std::atomic<uint64_t> started_ticks{0};   // 0: not yet
-    std::atomic<uint64_t> finished_ticks{0};  // 0: not yet
-    std::atomic<uint64_t> count{0};
-    std::atomic<const char*> algorithm{nullptr};
-    std::atomic<int32_t> peer{0};
-    std::atomic<int32_t> tag{0};
-    std::atomic<uint32_t> sequence{0};  // among its collectives, or messages
-    std::atomic<CallKind> kind{};
-    std::atomic<DataType> type{};
-    std::atomic<ReduceOp> op{};
-    std::atomic<State> state{};
-  };
-  static_assert(sizeof(Slot) == 64);
-
-  struct Entry;  // a plain copy of a slot
-
   // How far a call is when it's entered.
   struct Beginning {
-    State state = State::kScheduled;
+    CallState state = CallState::kScheduled;
     uint64_t started_ticks = 0;
     uint64_t created_ticks = 0;
-    const char* algorithm = nullptr;
   };
   uint64_t Enter(const RecordedCall& call, const Beginning& beginning);
 
-  Slot& SlotOf(uint64_t call) const { return slots_[call & mask_]; }
-  void Finish(uint64_t call, State state);
-  bool ReadSlot(uint64_t call, Entry* entry) const;
+  CallSlot& SlotOf(uint64_t call) const { return slots_[call & mask_]; }
+  void Finish(uint64_t call, CallState state);
+  bool ReadSlot(uint64_t call, const TickDates& dates, LoggedCall* read) const;
+  std::byte* Reserve(size_t bytes);
+  void WriteDump() const;
 
-  const Owner owner_;
+  const CallLogOwner owner_;
+  const std::string dump_prefix_;
   const uint64_t mask_;
-  const TickAnchor first_anchor_;
-  std::unique_ptr<Slot[]> slots_;
-  std::atomic<uint64_t> calls_{0};
-  // Of the collectives, as PyTorch counts them: from 1.
-  std::atomic<uint32_t> last_scheduled_{0};
-  std::atomic<uint32_t> last_started_{0};
-  std::atomic<uint32_t> last_completed_{0};
+  // One of the two holds the ring.
+  std::optional<SharedMapping> shared_;
+  std::unique_ptr<CallSlot[]> own_;
+  CallRingHeader* header_;
+  CallSlot* slots_;
   uint32_t last_message_ = 0;
 };
 

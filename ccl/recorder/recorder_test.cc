@@ -3,7 +3,11 @@
 #include "ccl/recorder/recorder.h"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,11 +21,14 @@ using ::testing::Not;
 
 constexpr CallKind kAllReduce = KindOf(Collective::kAllReduce);
 
-Recorder::Owner Owner() {
-  return {.membership = {.rank = 1, .ranks = 3},
-          .name = "world",
-          .description = "of \"all\"\n",
-          .timeout_ms = 1234};
+Recorder::Options Keeping(uint32_t calls) {
+  return {.owner = {.membership = {.rank = 1, .ranks = 3},
+                    .name = "world",
+                    .description = "of \"all\"\n",
+                    .hostname = "here",
+                    .cookie = 0xc0041e,
+                    .timeout_ms = 1234},
+          .calls = calls};
 }
 
 size_t CountOf(const std::string& text, const std::string& what) {
@@ -33,7 +40,7 @@ size_t CountOf(const std::string& text, const std::string& what) {
 }
 
 TEST(Recorder, DumpHoldsWhatTheAnalyserReads) {
-  Recorder recorder(Owner(), 8);
+  Recorder recorder(Keeping(8));
   const uint64_t call = recorder.Schedule({.kind = kAllReduce,
                                            .type = DataType::kBFloat16,
                                            .op = ReduceOp::kMax,
@@ -61,7 +68,7 @@ TEST(Recorder, DumpHoldsWhatTheAnalyserReads) {
 }
 
 TEST(Recorder, StatesFollowTheCall) {
-  Recorder recorder(Owner(), 8);
+  Recorder recorder(Keeping(8));
   const uint64_t call = recorder.Schedule({.kind = kAllReduce});
   EXPECT_THAT(recorder.Dump(),
               AllOf(HasSubstr(R"("state":"scheduled")"),
@@ -79,7 +86,7 @@ TEST(Recorder, StatesFollowTheCall) {
 }
 
 TEST(Recorder, MessagesAndCollectivesCountApart) {
-  Recorder recorder(Owner(), 8);
+  Recorder recorder(Keeping(8));
   recorder.Schedule({.kind = kAllReduce});
   recorder.Schedule({.kind = CallKind::kSend, .peer = 2, .tag = 9});
   recorder.Schedule({.kind = CallKind::kReceive, .peer = 0});
@@ -94,7 +101,7 @@ TEST(Recorder, MessagesAndCollectivesCountApart) {
 }
 
 TEST(Recorder, KeepsTheLastCallsOnly) {
-  Recorder recorder(Owner(), 4);
+  Recorder recorder(Keeping(4));
   for (uint64_t i = 0; i < 11; ++i) {
     EXPECT_EQ(recorder.Schedule({.kind = kAllReduce, .count = 1000 + i}), i);
   }
@@ -108,7 +115,7 @@ TEST(Recorder, KeepsTheLastCallsOnly) {
 }
 
 TEST(Recorder, EveryKindAndTypeHasAName) {
-  Recorder recorder(Owner(), 64);
+  Recorder recorder(Keeping(64));
   for (int i = 0; i < kCollectives; ++i) {
     recorder.Schedule({.kind = KindOf(static_cast<Collective>(i))});
   }
@@ -120,8 +127,46 @@ TEST(Recorder, EveryKindAndTypeHasAName) {
   EXPECT_EQ(CountOf(dump, "Undefined"), 0u);
 }
 
+TEST(Recorder, AlgorithmsKeepTheirNumbers) {
+  Recorder recorder(Keeping(8));
+  const uint16_t ring = recorder.NumberOf("ring");
+  EXPECT_NE(ring, recorder.NumberOf("tree"));
+  EXPECT_EQ(ring, recorder.NumberOf(std::string("ring")));
+  EXPECT_EQ(recorder.NumberOf(""), 0);
+  recorder.Begin({.kind = kAllReduce, .algorithm = ring});
+  EXPECT_THAT(recorder.Dump(), HasSubstr(R"("algorithm":"ring")"));
+  for (int i = 0; i < 100; ++i) recorder.NumberOf(std::to_string(i));
+  EXPECT_EQ(recorder.NumberOf("one too many"), 0);
+  EXPECT_EQ(recorder.NumberOf("ring"), ring);
+}
+
+TEST(Recorder, AFailureLeavesADumpOfTheFirstCause) {
+  const std::string prefix = testing::TempDir() + "calls_";
+  Recorder::Options options = Keeping(8);
+  options.dump_prefix = prefix;
+  Recorder recorder(std::move(options));
+  recorder.Begin({.kind = kAllReduce, .count = 17});
+  recorder.FailAll(absl::AbortedError("rank 2 is gone"));
+  recorder.FailAll(absl::AbortedError("and so am I"));
+  std::ifstream file(prefix + "00c0041e_1");
+  const std::string dump{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(dump, AllOf(HasSubstr(R"("cause":"rank 2 is gone")"),
+                          HasSubstr("[[17]]"), HasSubstr(R"("host":"here")"),
+                          HasSubstr(R"("communicator":"00c0041e")")));
+  EXPECT_EQ(dump.back(), '\n');
+  EXPECT_FALSE(std::ifstream(prefix + "00c0041e_1.unfinished"));
+}
+
+TEST(Recorder, AFailureThatCannotBeWrittenIsNone) {
+  Recorder::Options options = Keeping(8);
+  options.dump_prefix = "/no/such/folder/";
+  Recorder recorder(std::move(options));
+  recorder.FailAll(absl::AbortedError("rank 2 is gone"));
+  EXPECT_THAT(recorder.Dump(), HasSubstr("rank 2 is gone"));
+}
+
 TEST(Recorder, DumpsWholeCallsWhileAnotherThreadRecords) {
-  Recorder recorder(Owner(), 16);
+  Recorder recorder(Keeping(16));
   std::atomic<bool> stop = false;
   std::thread writer([&] {
     for (uint64_t i = 0; !stop; ++i) {

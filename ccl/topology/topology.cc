@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ccl/base/check.h"
+#include "ccl/base/json.h"
 #include "ccl/base/status_macros.h"
 
 namespace trnccl {
@@ -89,21 +90,6 @@ class CpuMatching {
   std::vector<size_t> holder_;  // by processor
   std::vector<bool> tried_;
 };
-
-std::string JsonText(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      absl::StrAppend(&quoted, "\\", std::string(1, c));
-    } else if (byte < 0x20 || byte >= 0x7f) {
-      absl::StrAppend(&quoted, "\\u", absl::Hex(byte, absl::kZeroPad4));
-    } else {
-      quoted.push_back(c);
-    }
-  }
-  return quoted + "\"";
-}
 
 // Takes `lines` lines off the front of the text.
 std::string_view TakeLines(std::string_view& text, int lines) {
