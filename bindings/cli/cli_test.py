@@ -76,7 +76,7 @@ class Usage(unittest.TestCase):
     def test_help_names_every_subcommand(self):
         self.assertEqual(run("help").returncode, 0)
         for done in (run("help"), run(), run("tuna")):
-            for name in ("plan", "tune"):
+            for name in ("info", "plan", "status", "trace", "tune"):
                 self.assertIn("trnccl %s" % name, done.stdout + done.stderr)
         self.assertEqual(run("tuna").returncode, 2)
 

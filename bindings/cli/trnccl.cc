@@ -9,7 +9,10 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "bindings/cli/info.h"
 #include "bindings/cli/plan.h"
+#include "bindings/cli/status.h"
+#include "bindings/cli/trace.h"
 #include "bindings/cli/tune.h"
 
 namespace trnccl::cli {
@@ -21,14 +24,22 @@ struct Subcommand {
 };
 
 constexpr Subcommand kSubcommands[] = {
-    {"plan", RunPlan},
-    {"tune", RunTune},
+    {"info", RunInfo},   {"plan", RunPlan}, {"status", RunStatus},
+    {"trace", RunTrace}, {"tune", RunTune},
 };
 
 constexpr char kHelp[] =
-    R"(trnccl plan [--ranks N] [--nodes N] [--collective NAME]
+    R"(trnccl info [--json]
+    Which library this is, what is set and by whom, what this machine has.
+trnccl plan [--ranks N] [--nodes N] [--collective NAME]
     What the library would choose for calls of all sizes on this machine.
     Takes the TRNCCL_ settings of the environment.
+trnccl status [--json] [--pid PID]...
+    Where the live jobs of this machine are: each rank's call, for how long, and
+    who holds up the rest. Sees processes that are stopped or hang, too.
+trnccl trace [--json] [--chrome OUT.json] FILE|FOLDER...
+    The ranks' dumps of calls (TRNCCL_DUMP_ON_FAILURE, trncclCommDumpCalls,
+    PyTorch's flight recorder) as one answer.
 trnccl tune [--out FILE] [--quick]
     Measures the constants that it chooses by, in some seconds on an idle
     machine, and writes them for TRNCCL_TUNING_FILE.

@@ -13,48 +13,6 @@ namespace {
 // The form of PyTorch's dump that this one follows.
 constexpr char kFormatVersion[] = "2.10";
 
-// Names and types as the analyser knows them.
-const char* AnalyserName(CallKind kind) {
-  switch (static_cast<Collective>(kind)) {
-    case Collective::kAllReduce:
-      return "all_reduce";
-    case Collective::kBroadcast:
-      return "broadcast";
-    case Collective::kReduce:
-      return "reduce";
-    case Collective::kAllGather:
-      return "all_gather";
-    case Collective::kAllGatherV:
-      return "all_gather_v";
-    case Collective::kReduceScatter:
-      return "reduce_scatter";
-    case Collective::kReduceScatterV:
-      return "reduce_scatter_v";
-    case Collective::kAllToAll:
-      return "all_to_all";
-    case Collective::kAllToAllV:
-      return "all_to_all_v_single";
-    case Collective::kGather:
-      return "gather";
-    case Collective::kScatter:
-      return "scatter";
-    case Collective::kBarrier:
-      return "barrier";
-  }
-  return kind == CallKind::kSend ? "send" : "recv";
-}
-
-const char* AnalyserName(DataType type) {
-  static constexpr const char* kNames[kDataTypes] = {
-      "Char",          "Byte",        "Short", "UInt16",
-      "Int",           "UInt32",      "Long",  "UInt64",
-      "Half",          "BFloat16",    "Float", "Double",
-      "Float8_e4m3fn", "Float8_e5m2", "Bool",  "ComplexFloat",
-      "ComplexDouble"};
-  const auto index = static_cast<size_t>(type);
-  return index < kDataTypes ? kNames[index] : "Undefined";
-}
-
 // What to add to the monotonic clock to get the date.
 int64_t DateOffsetNs() {
   timespec now;
@@ -118,6 +76,47 @@ std::string RankList(int ranks) {
 }
 
 }  // namespace
+
+const char* AnalyserName(CallKind kind) {
+  switch (static_cast<Collective>(kind)) {
+    case Collective::kAllReduce:
+      return "all_reduce";
+    case Collective::kBroadcast:
+      return "broadcast";
+    case Collective::kReduce:
+      return "reduce";
+    case Collective::kAllGather:
+      return "all_gather";
+    case Collective::kAllGatherV:
+      return "all_gather_v";
+    case Collective::kReduceScatter:
+      return "reduce_scatter";
+    case Collective::kReduceScatterV:
+      return "reduce_scatter_v";
+    case Collective::kAllToAll:
+      return "all_to_all";
+    case Collective::kAllToAllV:
+      return "all_to_all_v_single";
+    case Collective::kGather:
+      return "gather";
+    case Collective::kScatter:
+      return "scatter";
+    case Collective::kBarrier:
+      return "barrier";
+  }
+  return kind == CallKind::kSend ? "send" : "recv";
+}
+
+const char* AnalyserName(DataType type) {
+  static constexpr const char* kNames[kDataTypes] = {
+      "Char",          "Byte",        "Short", "UInt16",
+      "Int",           "UInt32",      "Long",  "UInt64",
+      "Half",          "BFloat16",    "Float", "Double",
+      "Float8_e4m3fn", "Float8_e5m2", "Bool",  "ComplexFloat",
+      "ComplexDouble"};
+  const auto index = static_cast<size_t>(type);
+  return index < kDataTypes ? kNames[index] : "Undefined";
+}
 
 TickDates::TickDates(const TickAnchor& first)
     : first_(first), last_(TickAnchor::Now()), offset_ns_(DateOffsetNs()) {}

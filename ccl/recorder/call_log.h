@@ -103,6 +103,10 @@ struct RingPlace {
 absl::StatusOr<CallLog> ReadCallRing(const RingPlace& place,
                                      const ReadMemory& read);
 
+// Names as PyTorch's analyser knows them.
+const char* AnalyserName(CallKind kind);
+const char* AnalyserName(DataType type);
+
 // A failed call keeps the state that it had reached, as the analyser knows no
 // other, and is marked besides.
 std::string CallLogJson(const CallLog& log);

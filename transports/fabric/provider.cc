@@ -228,12 +228,7 @@ size_t RailsOf(const std::vector<fi_info*>& adapters,
 
 absl::Status NothingFits(const FabricLibrary& library,
                          const PortOptions& options) {
-  PortOptions any = options;
-  any.provider.clear();
-  std::set<std::string> there;
-  for (const fi_info* info : Ask(library, any, FI_MSG).fitting)
-    there.insert(absl::StrCat(info->fabric_attr->prov_name, " on ",
-                              info->domain_attr->name));
+  const std::vector<std::string> there = ListOffers(library, options);
   return absl::NotFoundError(absl::StrCat(
       "libfabric (", library.path, ") offers no ",
       options.provider.empty()
@@ -256,6 +251,18 @@ size_t EagerBytes(const fi_info& info, const PortOptions& options) {
 }
 
 }  // namespace
+
+std::vector<std::string> ListOffers(const FabricLibrary& library,
+                                    const PortOptions& options) {
+  PortOptions any = options;
+  any.provider.clear();
+  const Offers offers = Ask(library, any, FI_MSG);
+  std::set<std::string> there;
+  for (const fi_info* info : offers.fitting)
+    there.insert(absl::StrCat(info->fabric_attr->prov_name, " on ",
+                              info->domain_attr->name));
+  return {there.begin(), there.end()};
+}
 
 absl::StatusOr<Provider> ChooseProvider(const FabricLibrary& library,
                                         const PortOptions& options) {

@@ -41,6 +41,10 @@ struct Provider {
   std::vector<Info> rails;       // one endpoint each
 };
 
+// "tcp on eth0", each once, of all providers that are known.
+std::vector<std::string> ListOffers(const FabricLibrary& library,
+                                    const PortOptions& options);
+
 // NotFound, with what there is, where nothing fits.
 absl::StatusOr<Provider> ChooseProvider(const FabricLibrary& library,
                                         const PortOptions& options);
