@@ -85,7 +85,7 @@ absl::Status SetOperator(trncclComm* comm, trncclRedOp_t op,
 trncclResult_t IssueReduction(trncclComm* comm, CollectiveCall call,
                               trncclRedOp_t op, trncclRequest_t* request) {
   const absl::Status status = SetOperator(comm, op, &call);
-  if (!status.ok()) return trnccl::Refuse(status);
+  if (!status.ok()) return trnccl::RefuseCollective(comm, status);
   return trnccl::IssueCollective(comm, call, request);
 }
 
@@ -129,7 +129,8 @@ int RanksOf(trncclComm* comm) {
 }
 
 trncclResult_t RefuseNullCounts(trncclComm* comm, Collective collective) {
-  return trnccl::Refuse(
+  return trnccl::RefuseCollective(
+      comm,
       trnccl::BadCall(comm, Name(collective), "an array of counts is null"));
 }
 

@@ -65,6 +65,9 @@ const std::string& LastErrorText();
 // Returned() of a call that's refused: the thread's open group, if there's one,
 // is refused with it.
 trncclResult_t Refuse(const absl::Status& status);
+// The same for a collective, and tells the communicator's other ranks, if it's
+// usable.
+trncclResult_t RefuseCollective(trncclComm* comm, const absl::Status& status);
 
 // The type, or one that every check refuses.
 inline DataType TypeOf(trncclDataType_t type) {

@@ -146,12 +146,18 @@ trncclResult_t Refuse(const absl::Status& status) {
   return Returned(status);
 }
 
+trncclResult_t RefuseCollective(trncclComm* comm, const absl::Status& status) {
+  const absl::StatusOr<Communicator*> communicator = Usable(comm);
+  if (communicator.ok()) (*communicator)->AnnounceRefusal(status);
+  return Refuse(status);
+}
+
 trncclResult_t IssueCollective(trncclComm* comm, const CollectiveCall& call,
                                trncclRequest_t* request) {
   const absl::StatusOr<Communicator*> communicator = Usable(comm);
   if (!communicator.ok()) return Refuse(communicator.status());
   const absl::Status checked = (*communicator)->Check(call);
-  if (!checked.ok()) return Refuse(checked);
+  if (!checked.ok()) return RefuseCollective(comm, checked);
   if (request == nullptr && !InGroup()) {
     Operation operation;
     operation.call = call;

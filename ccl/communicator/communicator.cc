@@ -23,6 +23,9 @@ constexpr std::string_view kNoAlgorithm = "";
 // nobody rings.
 constexpr int64_t kSleepNs = 100'000'000;
 
+// How long last words may take to get on their way.
+constexpr int64_t kSendOffNs = 20'000'000;
+
 int64_t UntilNs(int64_t patience_ms) {
   if (patience_ms < 0) return INT64_MAX;
   const int64_t now_ns = NowNs();
@@ -129,10 +132,24 @@ Communicator::~Communicator() {
   while (!TryAcquire()) sched_yield();
   // Leaving is no failure. Who couldn't be told of one has a last chance to be.
   const absl::Status cause = failure();
-  if (!cause.ok()) TellPeers(cause);
+  if (cause.ok()) {
+    health_->SayLeft(current_ != nullptr ? current_->sequence : next_sequence_);
+    SendOff();
+  } else {
+    TellPeers(cause);
+  }
   End(cause.ok() ? absl::AbortedError("the communicator was destroyed")
                  : cause);
   Tell(std::exchange(notices_, {}));
+}
+
+void Communicator::SendOff() {
+  const int64_t until_ns = NowNs() + kSendOffNs;
+  while (!parts_.transports->AllSent() && NowNs() < until_ns) {
+    // It can't fail any more.
+    parts_.transports->Progress().IgnoreError();
+    sched_yield();
+  }
 }
 
 bool Communicator::TryAcquire() {

@@ -98,6 +98,10 @@ class Communicator : public Drivable {
   // first error when all are complete.
   absl::Status RunAll(std::span<Operation* const> operations);
 
+  // Tells the peers of a collective that Check() or the caller has refused, so
+  // that those who wait for it fail soon, unless this rank makes it after all.
+  void AnnounceRefusal(const absl::Status& refusal);
+
   // Runs a blocking collective if one of its shape has run before and was
   // small; false if not, and then nothing has happened.
   bool RunShort(const ShortKey& key, const CallBuffers& buffers,
@@ -162,6 +166,8 @@ class Communicator : public Drivable {
   absl::Status WaitForAll(std::span<Operation* const> operations);
 
   absl::Status UseProgressThread();
+  // Sees what was sent on its way, within a bounded time.
+  void SendOff();
   bool TryAcquire();
   // Gives the token back; those who wait for it look again, and those who asked
   // for it are told what has completed.
@@ -217,6 +223,12 @@ class Communicator : public Drivable {
   // Looks at failures and deadlines.
   void CheckClocks();
   void CheckDeadline(Operation* operation, int64_t now_ns);
+  // Looks for peers that won't do their part of what this rank is at.
+  void CheckPeers(int64_t now_ns);
+  // Why the peer won't, or OK.
+  absl::Status WontCome(int rank, int64_t now_ns) const;
+  // Tells the peers of refusals that weren't told yet.
+  void TellRefusals(std::span<const std::string> refusals);
   std::string DescribeWait(const Operation& operation) const;
   // A peer's failure that ends what this rank is at: not if that's a call which
   // the peer had completed.
@@ -287,12 +299,16 @@ class Communicator : public Drivable {
   mutable Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   std::vector<Operation*> submissions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> refusals_ ABSL_GUARDED_BY(mutex_);  // to be told
 
   // The token holder's.
   bool armed_ = false;  // peers ring
   uint32_t quiet_rounds_ = 0;
   bool said_waiting_ = false;  // of the current collective
-  absl::Status verdict_;       // once peers have answered
+  // Of this rank's last, and whether it may still be waited for in vain.
+  uint32_t refused_sequence_ = 0;
+  uint32_t refused_times_ = 0;
+  absl::Status verdict_;  // once peers have answered
   int64_t answers_until_ns_ = 0;
   uint32_t next_sequence_;
   uint32_t splits_ = 0;

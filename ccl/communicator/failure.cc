@@ -24,6 +24,11 @@ namespace {
 // each other in different calls have sent nothing that would tell.
 constexpr int64_t kSayWaitingNs = 500'000'000;
 
+// So long a rank whose call was refused may take to make it after all, and may
+// messages of one that left take to arrive.
+constexpr int64_t kRetryNs = 1'000'000'000;
+constexpr int64_t kLastWordsNs = 1'000'000'000;
+
 // A dying process loses its memory and descriptors before it counts as dead: so
 // long may pass between the two.
 constexpr int64_t kDyingNs = 20'000'000;
@@ -57,7 +62,7 @@ void Communicator::HearLosses() {
     const auto rank = static_cast<int>(found - watch.ranks.begin());
     Stop(WithOrigin(absl::UnavailableError(absl::StrCat(
                         "rank ", parts_.membership.rank, ": ", NameOf(rank),
-                        " ", loss.reason, " (origin: rank ", rank, ")")),
+                        " ", loss.reason, "; origin: ", NameOf(rank))),
                     rank));
   }
 }
@@ -90,6 +95,73 @@ void Communicator::CheckClocks() {
   if (current_ != nullptr) CheckDeadline(current_, now_ns);
   for (size_t i = 0; i < transfers_.size() && verdict_.ok(); ++i)
     CheckDeadline(transfers_[i], now_ns);
+  if (verdict_.ok()) CheckPeers(now_ns);
+}
+
+void Communicator::CheckPeers(int64_t now_ns) {
+  if (current_ == nullptr && transfers_.empty()) return;
+  for (int rank = 0; rank < parts_.membership.ranks; ++rank) {
+    const absl::Status why = WontCome(rank, now_ns);
+    if (why.ok()) continue;
+    Fail(InCall(WithOrigin(why, rank)));
+    return;
+  }
+}
+
+absl::Status Communicator::WontCome(int rank, int64_t now_ns) const {
+  const Health::Refusal* refusal = health_->RefusedBy(rank);
+  if (const Health::Leaving* left = health_->LeftBy(rank)) {
+    const auto ended = [&] {
+      return absl::UnavailableError(
+          absl::StrCat(NameOf(rank), " has destroyed its communicator after ",
+                       left->sequence - parts_.first_sequence, " collectives",
+                       refusal == nullptr ? "" : " and a refused one: ",
+                       refusal == nullptr ? "" : refusal->text,
+                       "; destroy it when all ranks are done"));
+    };
+    if (current_ != nullptr &&
+        static_cast<int32_t>(current_->sequence - left->sequence) >= 0)
+      return ended();
+    for (const Operation* operation : transfers_)
+      if (operation->transfer.peer == rank &&
+          now_ns - left->heard_ns >= kLastWordsNs)
+        return ended();
+  }
+  if (refusal == nullptr || current_ == nullptr ||
+      refusal->sequence != current_->sequence ||
+      now_ns - std::max(refusal->heard_ns, current_->started_ns) < kRetryNs)
+    return absl::OkStatus();
+  // What all ranks refuse is nobody's to wait for.
+  const uint32_t mine =
+      refused_sequence_ == refusal->sequence ? refused_times_ : 0;
+  if (refusal->times <= mine) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(NameOf(rank), " has refused its own call: ", refusal->text));
+}
+
+void Communicator::AnnounceRefusal(const absl::Status& refusal) {
+  {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return;
+    refusals_.emplace_back(refusal.message());
+    submitted_.store(true);
+  }
+  if (!TryAcquire()) return;  // who has the token takes it up
+  if (submitted_.load()) TakeSubmissions();
+  Release();
+}
+
+void Communicator::TellRefusals(std::span<const std::string> refusals) {
+  uint32_t sequence = next_sequence_;
+  for (const Operation* queued = queue_head_; queued != nullptr;
+       queued = queued->next)
+    ++sequence;
+  for (const std::string& text : refusals) {
+    if (refused_sequence_ != sequence) refused_times_ = 0;
+    refused_sequence_ = sequence;
+    health_->SayRefused(
+        {.sequence = sequence, .times = ++refused_times_, .text = text});
+  }
 }
 
 void Communicator::CheckDeadline(Operation* operation, int64_t now_ns) {
@@ -207,8 +279,8 @@ absl::Status Communicator::InCall(const absl::Status& status) const {
   absl::StrAppend(&text, status.message());
   const std::optional<int> origin = OriginOf(status);
   if (!origin.has_value()) return absl::Status(status.code(), text);
-  if (!absl::StrContains(text, "(origin: "))
-    absl::StrAppend(&text, " (origin: rank ", *origin, ")");
+  if (!absl::StrContains(text, "origin: "))
+    absl::StrAppend(&text, "; origin: ", NameOf(*origin));
   return WithOrigin(absl::Status(status.code(), text), *origin);
 }
 

@@ -21,6 +21,14 @@ bool MayFollowFromAnother(const absl::Status& status) {
          absl::IsDeadlineExceeded(status) || absl::IsInvalidArgument(status);
 }
 
+// With peers, who can take no byte can't take part.
+absl::Status StatusOf(const std::string& text, const Membership& me) {
+  const Outcome outcome = ParseOutcome(text);
+  return me.ranks > 1 && outcome.status.ok() && outcome.slice_bytes == 0
+             ? absl::UnknownError(text)
+             : outcome.status;
+}
+
 }  // namespace
 
 std::string OutcomeText(const Outcome& outcome) {
@@ -35,7 +43,7 @@ Outcome ParseOutcome(const std::string& text) {
   Outcome outcome;
   if (words.size() != 3 || !absl::SimpleAtoi(words[0], &code) ||
       !absl::SimpleAtoi(words[1], &outcome.slice_bytes) || code < 0 ||
-      code > kLastCode || (code == 0 && outcome.slice_bytes == 0)) {
+      code > kLastCode) {
     outcome.status = absl::UnknownError(text);
   } else {
     outcome.status =
@@ -53,12 +61,12 @@ size_t CommonSlice(const std::vector<std::string>& outcomes) {
 
 absl::Status VerdictOf(const std::vector<std::string>& outcomes,
                        const Membership& me) {
-  const absl::Status mine = ParseOutcome(outcomes[me.rank]).status;
+  const absl::Status mine = StatusOf(outcomes[me.rank], me);
   if (!mine.ok() && !MayFollowFromAnother(mine)) return mine;
   absl::Status worst = mine;
   int origin = me.rank;
   for (int rank = 0; rank < me.ranks; ++rank) {
-    const absl::Status other = ParseOutcome(outcomes[rank]).status;
+    const absl::Status other = StatusOf(outcomes[rank], me);
     if (other.ok() || (!worst.ok() && MayFollowFromAnother(other))) continue;
     worst = other;
     origin = rank;
@@ -66,7 +74,7 @@ absl::Status VerdictOf(const std::vector<std::string>& outcomes,
   }
   if (worst.ok() || origin == me.rank) return worst;
   return absl::UnavailableError(absl::StrCat(
-      "rank ", me.rank, ": ", worst.message(), " (origin: rank ", origin, ")"));
+      "rank ", me.rank, ": ", worst.message(), "; origin: rank ", origin));
 }
 
 }  // namespace trnccl

@@ -30,9 +30,15 @@ TEST(Outcome, TextIsTakenBack) {
 TEST(Outcome, NonsenseIsNoSuccess) {
   for (const char* text :
        {"", "0", "0 4096", "x 4096 ", "0 x ", "0 -1 ", "-1 4096 ", "17 4096 ",
-        "0 0 ", "0 18446744073709551616 ", "4294967296 4096 "}) {
+        "0 18446744073709551616 ", "4294967296 4096 "}) {
     EXPECT_FALSE(ParseOutcome(text).status.ok()) << text;
   }
+}
+
+TEST(Outcome, NoPeerTakesNothing) {
+  const std::vector<std::string> outcomes = {Good(4096), Good(0)};
+  EXPECT_FALSE(VerdictOf(outcomes, {.rank = 0, .ranks = 2}).ok());
+  EXPECT_TRUE(VerdictOf({Good(0)}, {.rank = 0, .ranks = 1}).ok());
 }
 
 TEST(Outcome, ShortestSliceIsEveryones) {

@@ -120,12 +120,15 @@ const absl::Status& Communicator::RunnerStatus() const {
 
 void Communicator::TakeSubmissions() {
   std::vector<Operation*> taken;
+  std::vector<std::string> refusals;
   {
     MutexLock lock(mutex_);
     taken.swap(submissions_);
+    refusals.swap(refusals_);
     submitted_.store(false);
   }
   for (Operation* operation : taken) Enqueue(operation);
+  if (!refusals.empty()) TellRefusals(refusals);
 }
 
 void Communicator::Enqueue(Operation* operation) {
@@ -193,6 +196,9 @@ absl::Status Communicator::StartCollective() {
   said_waiting_ = false;
   envelope_ = FingerprintOf(
       call, {.cookie = parts_.cookie, .sequence = current_->sequence});
+  if (refused_times_ > 0 && refused_sequence_ == current_->sequence)
+      [[unlikely]]
+    health_->SayWaiting(envelope_);  // it's made after all
   if (SpecOf(call.collective).reduces) RETURN_IF_ERROR(ChooseFolder(call));
   ASSIGN_OR_RETURN(plan_, planner_->PlanFor(call));
   if (!engine_stage_.has_value() || !UsesEngine(call)) return StartProgram();

@@ -34,9 +34,11 @@ bool Communicator::RunShort(const ShortKey& key, const CallBuffers& buffers,
     AdvanceTransfers();
   }
   const ShortCall* call = short_calls_.Find(key);
-  const bool runs = call != nullptr && call->buffers.Allows(buffers) &&
-                    unfinished_.load(std::memory_order_relaxed) == 0 &&
-                    !failed_.load(std::memory_order_acquire) && !armed_;
+  const bool runs =
+      call != nullptr && call->buffers.Allows(buffers) &&
+      unfinished_.load(std::memory_order_relaxed) == 0 &&
+      !failed_.load(std::memory_order_acquire) && !armed_ &&
+      (refused_times_ == 0 || refused_sequence_ != next_sequence_);
   if (!runs) {
     Release();
     return false;

@@ -136,10 +136,7 @@ absl::Status EngineStage::InCall(const absl::Status& status) const {
       absl::StrCat("rank ", membership_.rank, ": ", DescribeCall(job_.envelope),
                    ": ", absl::string_view(status.message()));
   if (!origin.has_value()) return absl::Status(status.code(), text);
-  return WithOrigin(
-      absl::Status(status.code(),
-                   absl::StrCat(text, " (origin: rank ", *origin, ")")),
-      *origin);
+  return WithOrigin(absl::Status(status.code(), text), *origin);
 }
 
 Advanced EngineStage::AdvanceRun() {

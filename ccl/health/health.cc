@@ -6,18 +6,26 @@
 #include <cstring>
 #include <string>
 
+#include "ccl/base/clock.h"
+
 namespace trnccl {
 namespace {
 
 constexpr size_t kMaxTextBytes = 2048;
 
-enum class Kind : uint32_t { kWaiting = 1, kFailed = 2 };
+enum class Kind : uint32_t {
+  kWaiting = 1,
+  kFailed = 2,
+  kRefused = 3,
+  kLeft = 4
+};
 
 // In the envelope:
 //   word 0  cookie, kind
-//   word 1  kFailed: origin, sequence
+//   word 1  kFailed: origin, sequence; kRefused: times, sequence; kLeft:
+//           sequence
 //   word 2  kFailed: the status code
-// The payload is the text of the cause, or the envelope of the call.
+// The payload is the text of the cause or refusal, or the envelope of the call.
 Envelope Seal(uint32_t cookie, Kind kind) {
   return {{uint64_t{cookie} << 32 | static_cast<uint64_t>(kind), 0, 0}};
 }
@@ -42,6 +50,11 @@ absl::StatusCode CodeOf(uint64_t value) {
       static_cast<uint64_t>(absl::StatusCode::kUnauthenticated);
   return value == 0 || value > kLast ? absl::StatusCode::kUnknown
                                      : static_cast<absl::StatusCode>(value);
+}
+
+std::string TextOf(const Incoming& message) {
+  return std::string(reinterpret_cast<const char*>(message.data),
+                     std::min(message.bytes, kMaxTextBytes));
 }
 
 }  // namespace
@@ -85,6 +98,30 @@ void Health::SayWaiting(const Envelope& call) {
   }
 }
 
+void Health::SayRefused(const Refusal& refusal) {
+  Envelope envelope = Seal(cookie_, Kind::kRefused);
+  envelope.words[1] =
+      static_cast<uint64_t>(refusal.times) << 32 | refusal.sequence;
+  SayToAll(envelope, refusal.text);
+}
+
+void Health::SayLeft(uint32_t sequence) {
+  Envelope envelope = Seal(cookie_, Kind::kLeft);
+  envelope.words[1] = sequence;
+  SayToAll(envelope, "");
+}
+
+void Health::SayToAll(const Envelope& envelope, std::string_view payload) {
+  for (const Peer& peer : peers_) {
+    if (peer.transport == nullptr) continue;
+    const size_t most =
+        std::min(kMaxTextBytes, peer.transport->traits().slice_bytes);
+    // Whoever hasn't read what was said before learns of it by his deadline.
+    static_cast<void>(
+        Send(peer.transport, peer.link, envelope, payload.substr(0, most)));
+  }
+}
+
 void Health::Listen() {
   for (Peer& peer : peers_) {
     if (peer.transport == nullptr) continue;
@@ -97,13 +134,31 @@ void Health::Listen() {
 
 void Health::Hear(Peer& peer, const Incoming& message) {
   const auto& words = message.envelope.words;
-  if (words[0] == Seal(cookie_, Kind::kWaiting).words[0] &&
-      message.bytes == sizeof(Envelope)) {
-    std::memcpy(&peer.waiting.emplace(), message.data, sizeof(Envelope));
-    return;
-  }
-  peer.failed = true;
+  const auto is = [&](Kind kind) {
+    return words[0] == Seal(cookie_, kind).words[0];
+  };
   const auto sequence = static_cast<uint32_t>(words[1]);
+  if (is(Kind::kWaiting) && message.bytes == sizeof(Envelope)) {
+    std::memcpy(&peer.waiting.emplace(), message.data, sizeof(Envelope));
+    if (peer.refusal.has_value() &&
+        static_cast<uint32_t>(peer.waiting->words[0]) == peer.refusal->sequence)
+      peer.refusal.reset();
+  } else if (is(Kind::kRefused)) {
+    peer.refusal = {.sequence = sequence,
+                    .times = static_cast<uint32_t>(words[1] >> 32),
+                    .text = TextOf(message),
+                    .heard_ns = NowNs()};
+  } else if (is(Kind::kLeft)) {
+    peer.leaving = {.sequence = sequence, .heard_ns = NowNs()};
+  } else {
+    HearFailure(peer, message);
+  }
+}
+
+void Health::HearFailure(Peer& peer, const Incoming& message) {
+  const auto& words = message.envelope.words;
+  const auto sequence = static_cast<uint32_t>(words[1]);
+  peer.failed = true;
   if (notice_.has_value()) {
     if (static_cast<int32_t>(sequence - notice_->sequence) < 0)
       notice_->sequence = sequence;
@@ -117,12 +172,10 @@ void Health::Hear(Peer& peer, const Incoming& message) {
     return;
   }
   const uint64_t origin = words[1] >> 32;
-  const std::string_view text(reinterpret_cast<const char*>(message.data),
-                              std::min(message.bytes, kMaxTextBytes));
   notice_ = {
       .origin = origin < peers_.size() ? static_cast<int>(origin) : sender,
       .sequence = sequence,
-      .cause = absl::Status(CodeOf(words[2]), std::string(text))};
+      .cause = absl::Status(CodeOf(words[2]), TextOf(message))};
 }
 
 const Envelope* Health::WaitingIn(int rank) const {
@@ -130,10 +183,21 @@ const Envelope* Health::WaitingIn(int rank) const {
   return waiting.has_value() ? &*waiting : nullptr;
 }
 
+const Health::Refusal* Health::RefusedBy(int rank) const {
+  const auto& refusal = peers_[static_cast<size_t>(rank)].refusal;
+  return refusal.has_value() ? &*refusal : nullptr;
+}
+
+const Health::Leaving* Health::LeftBy(int rank) const {
+  const auto& leaving = peers_[static_cast<size_t>(rank)].leaving;
+  return leaving.has_value() ? &*leaving : nullptr;
+}
+
 std::vector<int> Health::Silent() const {
   std::vector<int> ranks;
   for (size_t rank = 0; rank < peers_.size(); ++rank)
-    if (peers_[rank].transport != nullptr && !peers_[rank].failed)
+    if (peers_[rank].transport != nullptr && !peers_[rank].failed &&
+        !peers_[rank].leaving.has_value())
       ranks.push_back(static_cast<int>(rank));
   return ranks;
 }

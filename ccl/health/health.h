@@ -3,7 +3,8 @@
 //
 // What the ranks of a communicator tell each other beside the data: that one
 // has failed, and why; and, after a while of waiting, in which call a rank
-// waits, so that two that wait for each other in different calls find out.
+// waits, so that two that wait for each other in different calls find out; and
+// that a rank has refused a call of its own, or left.
 //
 // Each rank tells each other rank directly, on a lane that carries nothing
 // else. A rank that isn't in the library reads it when it is. What was said
@@ -20,6 +21,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,6 +58,20 @@ class Health {
   // read the last one.
   void SayWaiting(const Envelope& call);
 
+  // That this rank has refused its own call, so that its peers may wait for it
+  // in vain.
+  struct Refusal {
+    uint32_t sequence = 0;  // that the call would have had
+    uint32_t times = 0;     // that a call was refused at this point
+    std::string text;
+    int64_t heard_ns = 0;  // when; not told
+  };
+  void SayRefused(const Refusal& refusal);
+
+  // Tells all peers that this rank has ended its communicator in order: it
+  // makes no call from `sequence` on.
+  void SayLeft(uint32_t sequence);
+
   // Takes in what peers have said. A few loads a peer if that's nothing.
   void Listen();
 
@@ -66,7 +83,17 @@ class Health {
   // The call that a peer last said it waits in, or null.
   const Envelope* WaitingIn(int rank) const;
 
-  // The peers that haven't said that they failed.
+  // What a peer last refused, and that it hasn't made since; or null.
+  const Refusal* RefusedBy(int rank) const;
+
+  struct Leaving {
+    uint32_t sequence = 0;
+    int64_t heard_ns = 0;
+  };
+  // Whether a peer has left, or null.
+  const Leaving* LeftBy(int rank) const;
+
+  // The peers that haven't said that they failed or left.
   std::vector<int> Silent() const;
 
  private:
@@ -76,9 +103,14 @@ class Health {
     bool told = false;    // has been told
     bool failed = false;  // has said so
     std::optional<Envelope> waiting;
+    std::optional<Refusal> refusal;
+    std::optional<Leaving> leaving;
   };
 
+  // Says it wherever there's room.
+  void SayToAll(const Envelope& envelope, std::string_view payload);
   void Hear(Peer& peer, const Incoming& message);
+  void HearFailure(Peer& peer, const Incoming& message);
 
   const uint32_t cookie_;
   std::vector<Peer> peers_;  // by rank
