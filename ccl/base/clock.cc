@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
 
 namespace trnccl {
@@ -12,9 +13,16 @@ namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
 
+constinit std::atomic<int64_t (*)()> clock_for_test = nullptr;
+
 }  // namespace
 
+void SetClockForTest(int64_t (*now_ns)()) { clock_for_test.store(now_ns); }
+
 int64_t NowNs() {
+  if (const auto now_ns = clock_for_test.load(std::memory_order_relaxed))
+      [[unlikely]]
+    return now_ns();
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;

@@ -20,6 +20,10 @@ namespace trnccl {
 // Nanoseconds of CLOCK_MONOTONIC: only differences mean anything.
 int64_t NowNs();
 
+// For tests that play hours in virtual time: NowNs() asks this instead, in
+// every thread. Null: the clock again.
+void SetClockForTest(int64_t (*now_ns)());
+
 // A moment that a wait must not outlast. Copied down through every layer, so
 // that the waits of one call share one budget.
 class Deadline {

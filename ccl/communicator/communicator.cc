@@ -124,6 +124,8 @@ Communicator::Communicator(Parts parts)
                 .timeout_ms = parts_.settings.timeout_ms},
       .calls = static_cast<uint32_t>(parts_.settings.recorder_calls),
       .dump_prefix = parts_.settings.dump_on_failure});
+  progress_thread_ = parts_.progress_thread;
+  if (progress_thread_ != nullptr) progress_thread_->Add(this);
 }
 
 Communicator::~Communicator() {

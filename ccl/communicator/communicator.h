@@ -76,6 +76,8 @@ class Communicator : public Drivable {
     NetworkChoice network;  // the parent's, so that its endpoints serve
     std::unique_ptr<TransportSet> transports;
     Sleepers* sleepers = nullptr;
+    // Null: the process's, once there's asynchronous work.
+    ProgressThread* progress_thread = nullptr;
     LinkModel model;
     uint32_t first_sequence = 1;  // of its collectives; it wraps
     int collective_lanes = 1;

@@ -47,6 +47,11 @@ class ProgressThread {
   // own.
   static absl::StatusOr<ProgressThread*> OfProcess();
 
+  // For tests: one without a thread, who drive what's added by themselves.
+  static std::unique_ptr<ProgressThread> WithoutThread(Sleepers* sleepers) {
+    return std::unique_ptr<ProgressThread>(new ProgressThread(sleepers));
+  }
+
   // Both also from within a drivable: what it completes may start or end
   // others.
   void Add(Drivable* drivable);

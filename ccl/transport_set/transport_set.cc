@@ -52,31 +52,31 @@ MadeTransport MakeFabric(const TransportSet::Options& options) {
        .doorbell = options.doorbell});
 }
 
-bool Anywhere(const TransportSet::Peer&, const TransportSet::Peer&) {
-  return true;
-}
+using Reach = TransportSet::Reach;
 
-bool SameNode(const TransportSet::Peer& mine, const TransportSet::Peer& peer) {
-  return mine.host == peer.host;
-}
-
-bool SameProcess(const TransportSet::Peer& mine,
-                 const TransportSet::Peer& peer) {
-  return mine.process == peer.process;
+bool Reaches(Reach reach, const TransportSet::Peer& mine,
+             const TransportSet::Peer& peer) {
+  switch (reach) {
+    case Reach::kProcess:
+      return mine.process == peer.process;
+    case Reach::kNode:
+      return mine.host == peer.host;
+    default:
+      return true;
+  }
 }
 
 struct Row {
   std::string_view name;
   MadeTransport (*make)(const TransportSet::Options& options);
-  bool (*reaches)(const TransportSet::Peer& mine,
-                  const TransportSet::Peer& peer);
+  Reach reach;
 };
 
 // The first that reaches a peer carries its messages.
 constexpr Row kRows[] = {
-    {"shm", MakeShm, SameNode},
-    {"inproc", MakeInproc, SameProcess},
-    {"fabric", MakeFabric, Anywhere},
+    {"shm", MakeShm, Reach::kNode},
+    {"inproc", MakeInproc, Reach::kProcess},
+    {"fabric", MakeFabric, Reach::kAnywhere},
 };
 
 // Without TRNCCL_TRANSPORT. All ranks know alike whether there are several
@@ -127,8 +127,18 @@ absl::StatusOr<std::unique_ptr<TransportSet>> TransportSet::Create(
           absl::StrCat(name, ": ", made.status().message()));
       return OfRank(options.membership.rank, named);
     }
-    set->members_.push_back({.transport = *std::move(made)});
+    set->members_.push_back(
+        {.transport = *std::move(made), .reach = row->reach});
   }
+  return set;
+}
+
+std::unique_ptr<TransportSet> TransportSet::Of(
+    const Options& options, std::vector<Brought> transports) {
+  auto set = std::unique_ptr<TransportSet>(new TransportSet(options));
+  for (Brought& brought : transports)
+    set->members_.push_back(
+        {.transport = std::move(brought.transport), .reach = brought.reach});
   return set;
 }
 
@@ -208,8 +218,8 @@ absl::Status TransportSet::Assign(const ConnectRequest& request, int peer,
         addresses.begin(), addresses.end(),
         [&](const std::string& text) { return text.starts_with(prefix); });
     if (found == addresses.end() ||
-        !FindRow(name)->reaches(request.peers[membership_.rank],
-                                request.peers[peer]))
+        !Reaches(members_[i].reach, request.peers[membership_.rank],
+                 request.peers[peer]))
       continue;
     routes_[peer] = {
         .transport = members_[i].transport.get(),

@@ -55,6 +55,16 @@ class TransportSet {
   static absl::StatusOr<std::unique_ptr<TransportSet>> Create(
       const Options& options);
 
+  // Which peers a transport is for.
+  enum class Reach : uint8_t { kProcess, kNode, kAnywhere };
+  // For tests that bring transports of their own, in place of Create().
+  struct Brought {
+    std::unique_ptr<Transport> transport;
+    Reach reach = Reach::kAnywhere;
+  };
+  static std::unique_ptr<TransportSet> Of(const Options& options,
+                                          std::vector<Brought> transports);
+
   // What the other ranks need of this one, as text.
   std::string address() const;
 
@@ -100,6 +110,7 @@ class TransportSet {
   };
   struct Member {
     std::unique_ptr<Transport> transport;
+    Reach reach = Reach::kAnywhere;
     std::unique_ptr<PeerMemory> memory;  // where it reaches that of its peers
     std::vector<Registered> regions;
     std::unique_ptr<Region> everything;  // where any memory may be referred to
