@@ -112,16 +112,29 @@ Fault DrawFault(const Scenario& scenario, Draw* draw) {
   return fault;
 }
 
-void DrawWires(Draw* draw, Scenario* scenario) {
-  const bool rough = scenario->fault.kind == FaultKind::kWeather;
-  scenario->weather.delay_ns =
-      draw->Of<int64_t>({0, 1'000, 20'000, 1'000'000}) * (rough ? 50 : 1);
-  if (rough || draw->Percent(20)) {
-    scenario->weather.lost_per_1000 = draw->Of<int>({5, 50, 300});
-    scenario->weather.resend_ns =
-        draw->Of<int64_t>({100'000, 3'000'000, 200'000'000});
+// Where calls must not fail, it's as bad as it gets; else it leaves faults the
+// time to be noticed before a deadline that has nothing to do with them.
+void DrawWeather(Draw* draw, Scenario* scenario) {
+  SimWeather& weather = scenario->weather;
+  const int64_t timeout_ns = scenario->settings.timeout_ms * kNsPerMs;
+  weather.delay_ns = draw->Of<int64_t>({0, 1'000, 20'000, 1'000'000});
+  if (draw->Percent(20)) {
+    weather.lost_per_1000 = draw->Of<int>({5, 50, 300});
+    weather.resend_ns = draw->Of<int64_t>({100'000, 3'000'000, 200'000'000});
   }
-  scenario->weather.detection_ns = draw->Of<int64_t>({0, 300'000, 900'000'000});
+  weather.detection_ns =
+      std::min(draw->Of<int64_t>({0, 300'000, 900'000'000}), timeout_ns / 3);
+  if (scenario->fault.kind == FaultKind::kWeather) {
+    weather.delay_ns *= 50;
+    weather.lost_per_1000 = 100;
+    weather.resend_ns = std::max<int64_t>(weather.resend_ns, 1'000'000);
+  } else if (IsFatal(scenario->fault.kind)) {
+    weather.delay_ns = std::min(weather.delay_ns, timeout_ns / 10'000);
+    weather.resend_ns = std::min(weather.resend_ns, timeout_ns / 10'000);
+  }
+}
+
+void DrawWires(Draw* draw, Scenario* scenario) {
   for (SimOptions* wire : {&scenario->within, &scenario->across}) {
     wire->form.slice_bytes = draw->Of<size_t>({128, 512, 4096, 16'384});
     wire->form.inline_bytes = draw->Of<size_t>({0, 16, 64});
@@ -158,10 +171,11 @@ Scenario DrawScenario(uint64_t seed) {
   scenario.window = 1 + static_cast<int>(draw.Below(4));
   scenario.script = DrawScript(scenario.ranks, &draw);
   scenario.fault = DrawFault(scenario, &draw);
-  DrawWires(&draw, &scenario);
   settings.timeout_ms = IsFatal(scenario.fault.kind)
                             ? draw.Of<int64_t>({300, 2'000, 10'000})
                             : 600'000;
+  DrawWeather(&draw, &scenario);
+  DrawWires(&draw, &scenario);
   return scenario;
 }
 

@@ -7,8 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "tests/simulation/mistakes.h"
 #include "tests/simulation/world.h"
 
@@ -26,6 +29,28 @@ constexpr int64_t kGraceMs = 1'000;
 
 // Far beyond what any run takes: one that gets there makes no progress.
 constexpr int64_t kMaxSteps = 3'000'000;
+
+// Whether a text has "rank N", also in a list as "rank 1, 4".
+bool NamesRank(absl::string_view text, int rank) {
+  constexpr absl::string_view kWord = "rank ";
+  const std::string wanted = absl::StrCat(rank);
+  for (size_t at = text.find(kWord); at != text.npos;
+       at = text.find(kWord, at + 1)) {
+    const absl::string_view list =
+        text.substr(at + kWord.size(),
+                    text.find_first_not_of("0123456789, ", at + kWord.size()) -
+                        at - kWord.size());
+    for (absl::string_view number : absl::StrSplit(list, ','))
+      if (absl::StripAsciiWhitespace(number) == wanted) return true;
+  }
+  return false;
+}
+
+// Kinds of which ranks can know whose they are: of the others, all that shows
+// may be that somebody doesn't send.
+bool MustBeNamed(FaultKind kind) {
+  return kind == FaultKind::kKill || kind == FaultKind::kStop;
+}
 
 class Simulation {
  public:
@@ -57,6 +82,10 @@ class Simulation {
     return rank.gone || (rank.under_way.empty() &&
                          (rank.quit || rank.next == scenario_.script.size()));
   }
+  bool MayCall(const Rank& rank) const {
+    return !rank.quit && rank.next < scenario_.script.size() &&
+           static_cast<int>(rank.under_way.size()) < scenario_.window;
+  }
   bool Runs(const Rank& rank) {
     return !rank.gone && rank.resumes_ns <= now_ns();
   }
@@ -76,8 +105,8 @@ class Simulation {
   void Refuse(int rank);
   // Everybody goes to sleep; false if somebody finds something to do instead.
   bool AllSleep();
-  // To when something happens.
-  void Jump();
+  // To when something happens to ranks that sleep since then.
+  void Jump(int64_t asleep_ns);
   void JudgeEnd();
   void Mark(uint64_t value) {
     outcome_.trace = (outcome_.trace ^ value) * 0x9e3779b97f4a7c15;
@@ -126,7 +155,8 @@ void Simulation::Turn() {
   }
   if (idle_ < 3 * scenario_.ranks) return;
   idle_ = 0;
-  if (AllSleep()) Jump();
+  const int64_t asleep_ns = now_ns();
+  if (AllSleep()) Jump(asleep_ns);
 }
 
 bool Simulation::Step(int rank) {
@@ -147,10 +177,7 @@ bool Simulation::Step(int rank) {
 
 void Simulation::MaybeSubmit(int rank) {
   Rank& mine = ranks_[static_cast<size_t>(rank)];
-  if (mine.quit || mine.next == scenario_.script.size() ||
-      static_cast<int>(mine.under_way.size()) >= scenario_.window ||
-      draw_.Percent(40))
-    return;
+  if (!MayCall(mine) || draw_.Percent(40)) return;
   const bool errs = rank == fault().rank && static_cast<int64_t>(mine.next) >=
                                                 fault().after_submissions;
   SimSubmission submission = scenario_.script[mine.next];
@@ -234,14 +261,11 @@ void Simulation::JudgeError(int rank, const absl::Status& status) {
                              cause.ToString()));
   if (rank == fault().rank) return;
   if (outcome_.first_error.empty()) outcome_.first_error = text;
-  const std::string origin = absl::StrCat("rank ", fault().rank);
-  const bool names = absl::StrContains(
-      text, fault().kind == FaultKind::kKill ? absl::StrCat("origin: ", origin)
-                                             : origin);
-  const bool may_not_know = fault().kind == FaultKind::kCutPair;
-  if (!names && !may_not_know)
-    Wrong(rank,
-          absl::StrCat("an error that doesn't name ", origin, ": ", text));
+  if (NamesRank(text, fault().rank)) return;
+  outcome_.unnamed = text;
+  if (MustBeNamed(fault().kind))
+    Wrong(rank, absl::StrCat("an error that doesn't name rank ", fault().rank,
+                             ": ", text));
 }
 
 void Simulation::KeepCause(int rank) {
@@ -299,19 +323,20 @@ bool Simulation::AllSleep() {
   std::vector<int> wake_fds;
   for (int rank = 0; rank < scenario_.ranks; ++rank) {
     if (!Runs(ranks_[static_cast<size_t>(rank)])) continue;
+    moved |= MayCall(ranks_[static_cast<size_t>(rank)]);
     moved |= world_[rank].PrepareSleep(&wake_fds) == Drivable::Drive::kMoved;
     Reap(rank);
   }
   return !moved;
 }
 
-void Simulation::Jump() {
+void Simulation::Jump(int64_t asleep_ns) {
   int64_t until_ns =
-      std::min(world_.network().NextArrivalNs(), now_ns() + kSleepNs);
+      std::min(world_.network().NextArrivalNs(asleep_ns), now_ns() + kSleepNs);
   for (const Rank& rank : ranks_)
     if (!rank.gone && rank.resumes_ns > now_ns())
       until_ns = std::min(until_ns, rank.resumes_ns);
-  world_.network().Pass(until_ns - now_ns());
+  if (until_ns > now_ns()) world_.network().Pass(until_ns - now_ns());
 }
 
 // Who has made all its calls without an error may go; who couldn't, has failed.

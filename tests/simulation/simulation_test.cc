@@ -32,7 +32,8 @@ struct Tally {
   int64_t struck = 0;
   int64_t calls = 0;
   int64_t failed = 0;
-  int64_t broken = 0;  // promises
+  int64_t broken = 0;   // promises
+  int64_t unnamed = 0;  // runs with an error that doesn't name the culprit
   int64_t notice_ns = 0;
 
   void Add(const SimOutcome& outcome) {
@@ -41,15 +42,16 @@ struct Tally {
     calls += outcome.calls;
     failed += outcome.failed;
     broken += outcome.wrong.empty() ? 0 : 1;
+    unnamed += outcome.unnamed.empty() ? 0 : 1;
     notice_ns = std::max(notice_ns, outcome.notice_ns);
   }
 };
 
 void Print(std::string_view name, const Tally& tally) {
-  std::printf("%-9.*s %8ld %8ld %9ld %9ld %7ld %13.3f\n",
+  std::printf("%-9.*s %8ld %8ld %9ld %9ld %7ld %8ld %10.3f\n",
               static_cast<int>(name.size()), name.data(), tally.runs,
               tally.struck, tally.calls, tally.failed, tally.broken,
-              static_cast<double>(tally.notice_ns) / 1e6);
+              tally.unnamed, static_cast<double>(tally.notice_ns) / 1e6);
 }
 
 TEST(Simulation, EveryCallEndsRightOrWithItsCause) {
@@ -63,10 +65,13 @@ TEST(Simulation, EveryCallEndsRightOrWithItsCause) {
     tallies[static_cast<size_t>(scenario.fault.kind)].Add(outcome);
     broken += outcome.wrong.empty() ? 0 : 1;
     if (runs == 1)
-      std::cout << Describe(scenario) << "\n" << outcome.first_error << "\n";
+      std::cout << Describe(scenario) << "\n"
+                << outcome.first_error << "\n"
+                << outcome.unnamed << "\n";
   }
   std::puts(
-      "fault         runs   struck     calls    failed  broken  notice ms");
+      "fault         runs   struck     calls    failed  broken  unnamed  "
+      "notice ms");
   for (int kind = 0; kind < kFaultKinds; ++kind)
     Print(Name(static_cast<FaultKind>(kind)),
           tallies[static_cast<size_t>(kind)]);

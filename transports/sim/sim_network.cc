@@ -20,16 +20,15 @@ bool Concerns(const SimNetwork::LinkRanks& cut,
 
 }  // namespace
 
-int64_t SimNetwork::NextArrivalNs() {
+int64_t SimNetwork::NextArrivalNs(int64_t after_ns) {
   MutexLock lock(mutex_);
-  const int64_t now = now_ns();
   int64_t next = INT64_MAX;
   for (const auto& [key, known] : links_)
     if (const auto link = known.link.lock())
-      next = std::min(next, link->NextNs(now));
+      next = std::min(next, link->NextNs(after_ns));
   for (const auto& [rank, death] : deaths_)
     for (const auto& [observer, known_ns] : death.known_ns)
-      if (known_ns > now) next = std::min(next, known_ns);
+      if (known_ns > after_ns) next = std::min(next, known_ns);
   return next;
 }
 

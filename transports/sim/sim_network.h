@@ -60,9 +60,9 @@ class SimNetwork {
 
   int64_t now_ns() const { return now_ns_.load(std::memory_order_relaxed); }
   void Pass(int64_t ns) { now_ns_.fetch_add(ns, std::memory_order_relaxed); }
-  // The next moment at which anything arrives or is noticed; INT64_MAX if
-  // nothing is on its way.
-  int64_t NextArrivalNs();
+  // The first moment after that one at which anything arrives or is noticed;
+  // INT64_MAX if nothing is on its way.
+  int64_t NextArrivalNs(int64_t after_ns);
 
   // The rank's endpoints are gone, as by SIGKILL: what it has sent arrives,
   // where the sender isn't needed any more; peers learn of it by and by.

@@ -64,7 +64,7 @@ class SimTest : public testing::Test {
 TEST_F(SimTest, MessagesComeWhenTheirTimeHasCome) {
   Connect({.delay_ns = 1'000'000, .tick_ns = 0});
   ASSERT_TRUE(Send(1, 5));
-  const int64_t arrives_ns = network_->NextArrivalNs();
+  const int64_t arrives_ns = network_->NextArrivalNs(network_->now_ns());
   ASSERT_LE(arrives_ns, network_->now_ns() + 1'000'000);
   network_->Pass(arrives_ns - network_->now_ns() - 1);
   EXPECT_EQ(Take(1), std::nullopt);
