@@ -201,6 +201,7 @@ class Communicator : public Drivable {
   absl::Status StartCollective();
   absl::Status StartProgram();
   void Complete(Operation* operation, absl::Status status);
+  void DistrustReceived();
   void ReapTransfers();
 
   // What follows is in short.cc.

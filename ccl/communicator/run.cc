@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ccl/base/origin.h"
 #include "ccl/base/status_macros.h"
 #include "ccl/communicator/checks.h"
 #include "ccl/communicator/communicator.h"
@@ -282,7 +283,28 @@ bool Communicator::AdvanceTransfers() {
   return *moved;
 }
 
+// A peer that fails leaves its buffers to their owner, once it has said so:
+// what was read there since is no message.
+void Communicator::DistrustReceived() {
+  const auto is_fresh = [](const Operation* operation) {
+    const Transfer& transfer = operation->transfer;
+    return transfer.done && transfer.status.ok() &&
+           transfer.direction == Transfer::kReceive &&
+           transfer.received_bytes > kReferenceBytes;
+  };
+  if (std::ranges::none_of(transfers_, is_fresh)) return;
+  health_->Listen();
+  const Health::Notice* notice = health_->notice();
+  if (notice == nullptr) return;
+  const absl::Status cause = InCall(WithOrigin(
+      absl::UnavailableError(notice->cause.message()), notice->origin));
+  for (Operation* operation : transfers_)
+    if (is_fresh(operation)) operation->transfer.status = cause;
+  Fail(verdict_.ok() ? cause : verdict_);
+}
+
 void Communicator::ReapTransfers() {
+  DistrustReceived();
   std::erase_if(transfers_, [this](Operation* operation) {
     const Transfer& transfer = operation->transfer;
     const bool sent = transfer.direction != Transfer::kSend ||
