@@ -253,6 +253,9 @@ class Communicator : public Drivable {
   // Fails the communicator, unless it has failed before, and tells the peers.
   void Fail(const absl::Status& status);
   void TellPeers(const absl::Status& cause);
+  // Nobody drives a communicator that has failed: where wires need their sender
+  // (Transport::unsent), what it told its peers leaves now or never.
+  void SendNotices();
   // Peers touch buffers of unfinished calls no more; the cause, with that if
   // one may.
   absl::Status LeaveBuffers(const absl::Status& cause);
@@ -311,7 +314,8 @@ class Communicator : public Drivable {
   // Of this rank's last, and whether it may still be waited for in vain.
   uint32_t refused_sequence_ = 0;
   uint32_t refused_times_ = 0;
-  absl::Status verdict_;  // once peers have answered
+  bool sent_notices_ = false;
+  absl::Status verdict_;       // once peers have answered
   int64_t answers_until_ns_ = 0;
   uint32_t next_sequence_;
   uint32_t splits_ = 0;
