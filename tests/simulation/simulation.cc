@@ -25,7 +25,7 @@ constexpr int64_t kSleepNs = 100 * kNsPerMs;
 
 // What may pass between a call's deadline and its end: the peers' time to
 // answer, sleeps, and looking whether who left has died.
-constexpr int64_t kGraceMs = 1'000;
+constexpr int64_t kGraceMs = 2'000;
 
 // Far beyond what any run takes: one that gets there makes no progress.
 constexpr int64_t kMaxSteps = 3'000'000;

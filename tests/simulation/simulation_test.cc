@@ -32,26 +32,30 @@ struct Tally {
   int64_t struck = 0;
   int64_t calls = 0;
   int64_t failed = 0;
-  int64_t broken = 0;   // promises
-  int64_t unnamed = 0;  // runs with an error that doesn't name the culprit
-  int64_t notice_ns = 0;
+  int64_t broken = 0;     // promises
+  int64_t unnamed = 0;    // runs with an error that doesn't name the culprit
+  int64_t notice_ns = 0;  // the longest, and whose it is
+  uint64_t notice_seed = 0;
 
-  void Add(const SimOutcome& outcome) {
+  void Add(uint64_t seed, const SimOutcome& outcome) {
     ++runs;
     struck += outcome.struck ? 1 : 0;
     calls += outcome.calls;
     failed += outcome.failed;
     broken += outcome.wrong.empty() ? 0 : 1;
     unnamed += outcome.unnamed.empty() ? 0 : 1;
-    notice_ns = std::max(notice_ns, outcome.notice_ns);
+    if (outcome.notice_ns <= notice_ns) return;
+    notice_ns = outcome.notice_ns;
+    notice_seed = seed;
   }
 };
 
 void Print(std::string_view name, const Tally& tally) {
-  std::printf("%-9.*s %8ld %8ld %9ld %9ld %7ld %8ld %10.3f\n",
+  std::printf("%-9.*s %8ld %8ld %9ld %9ld %7ld %8ld %10.3f %8lu\n",
               static_cast<int>(name.size()), name.data(), tally.runs,
               tally.struck, tally.calls, tally.failed, tally.broken,
-              tally.unnamed, static_cast<double>(tally.notice_ns) / 1e6);
+              tally.unnamed, static_cast<double>(tally.notice_ns) / 1e6,
+              tally.notice_seed);
 }
 
 TEST(Simulation, EveryCallEndsRightOrWithItsCause) {
@@ -62,7 +66,8 @@ TEST(Simulation, EveryCallEndsRightOrWithItsCause) {
         DrawScenario(first_seed + static_cast<uint64_t>(run));
     const SimOutcome outcome = Simulate(scenario);
     EXPECT_EQ(outcome.wrong, "") << "--seed=" << scenario.seed;
-    tallies[static_cast<size_t>(scenario.fault.kind)].Add(outcome);
+    tallies[static_cast<size_t>(scenario.fault.kind)].Add(scenario.seed,
+                                                          outcome);
     broken += outcome.wrong.empty() ? 0 : 1;
     if (runs == 1)
       std::cout << Describe(scenario) << "\n"
@@ -71,7 +76,7 @@ TEST(Simulation, EveryCallEndsRightOrWithItsCause) {
   }
   std::puts(
       "fault         runs   struck     calls    failed  broken  unnamed  "
-      "notice ms");
+      "notice ms  of seed");
   for (int kind = 0; kind < kFaultKinds; ++kind)
     Print(Name(static_cast<FaultKind>(kind)),
           tallies[static_cast<size_t>(kind)]);
