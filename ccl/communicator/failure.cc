@@ -218,7 +218,7 @@ void Communicator::Listen() {
     const absl::Status cause = InCall(WithOrigin(
         late ? notice->cause : absl::UnavailableError(notice->cause.message()),
         notice->origin));
-    if (late && current_ != nullptr) {
+    if (late && (current_ != nullptr || !transfers_.empty())) {
       FailOnceAnswered(cause);
     } else {
       Fail(cause);
