@@ -315,7 +315,7 @@ class Communicator : public Drivable {
   uint32_t refused_sequence_ = 0;
   uint32_t refused_times_ = 0;
   bool sent_notices_ = false;
-  absl::Status verdict_;       // once peers have answered
+  absl::Status verdict_;  // once peers have answered
   int64_t answers_until_ns_ = 0;
   uint32_t next_sequence_;
   uint32_t splits_ = 0;

@@ -112,7 +112,7 @@ void SimWorld::MakeOracle(const Communicator::Parts& parts) {
                           .planner = planner_.get()});
 }
 
-SimWorld::~SimWorld() {
+void SimWorld::End() {
   planner_.reset();
   communicators_.clear();
   SetClockForTest(nullptr);

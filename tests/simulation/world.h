@@ -28,7 +28,7 @@ namespace trnccl {
 class SimWorld {
  public:
   explicit SimWorld(const Scenario& scenario);
-  ~SimWorld();
+  ~SimWorld() { End(); }
   SimWorld(const SimWorld&) = delete;
   SimWorld& operator=(const SimWorld&) = delete;
 
@@ -36,6 +36,10 @@ class SimWorld {
   Communicator& operator[](int rank) {
     return *communicators_[static_cast<size_t>(rank)];
   }
+  // Destroys all communicators, after which calls may be freed that never
+  // ended. Nothing else works from here on.
+  void End();
+
   SimNetwork& network() { return *network_; }
   CallOracle& oracle() { return *oracle_; }
 
