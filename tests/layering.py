@@ -27,6 +27,7 @@ LAYERS = [
     ("core", r"ccl/"),
     ("algorithms", r"algorithms/"),
     ("interface", r"transports/(conformance/|[^/]*$)"),
+    ("simulated", r"transports/sim/"),
     ("transport", r"transports/"),
     ("binding", r"bindings/\w+/"),
     ("example", r"examples/"),
@@ -57,13 +58,14 @@ ALLOWED = {
     "kernels": _BELOW_CORE | {"kernels", "highway"},
     "algorithms": _BELOW_CORE | {"algorithms"},
     "interface": _BELOW_CORE | {"interface"},
+    "simulated": _BELOW_CORE | {"interface", "simulated"},
     "transport": _BELOW_CORE | {"interface", "transport"},
     "transport_set": _CORE | {"transport"},
     "core": _CORE,
     "api": _CORE | {"api"},
     "binding": _BELOW_CORE | {"api", "binding"},
     "example": {"api", "example"},
-    "tests": _CORE | {"api", "transport", "tests"},
+    "tests": _CORE | {"api", "transport", "simulated", "tests"},
 }
 
 # What one place alone may use.
@@ -77,7 +79,7 @@ ONLY_IN = {
 # What tests may use beyond their layer.
 TESTS_TOO = {"gtest", "benchmark"}
 # Tests of the core drive it over concrete transports.
-CORE_TESTS_TOO = {"transport"}
+CORE_TESTS_TOO = {"transport", "simulated"}
 
 
 def layer(path):

@@ -35,6 +35,9 @@ FORBIDDEN = [
     ("ccl/communicator.cc", "transports/shm/shm_transport.h"),
     ("ccl/executor/executor.cc", "transports/inproc/inproc.h"),
     ("ccl/capi.cc", "transports/shm/shm_transport.h"),
+    # What's simulated is for tests.
+    ("ccl/transport_set/transport_set.cc", "transports/sim/sim.h"),
+    ("transports/shm/shm_transport.cc", "transports/sim/sim.h"),
     # The core doesn't know its own C API; users know nothing else.
     ("ccl/communicator.cc", "ccl/trnccl.h"),
     ("bindings/mpi/bench.cc", "ccl/communicator.h"),
