@@ -133,6 +133,12 @@ void Communicator::TakeSubmissions() {
 }
 
 void Communicator::Enqueue(Operation* operation) {
+  // One of the same submission may have failed all: a receive that started now
+  // would take the message of one that ended.
+  if (failed_.load(std::memory_order_relaxed)) [[unlikely]] {
+    Complete(operation, failure());
+    return;
+  }
   if (operation->timeout_ms == 0) operation->timeout_ms = timeout_ms();
   if (operation->kind == Operation::Kind::kTransfer) {
     Transfer& transfer = operation->transfer;
