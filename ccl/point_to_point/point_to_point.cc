@@ -46,9 +46,12 @@ struct Peer {
   DataLane data{{}};
 };
 
+// By numbers: a region of all memory begins at null.
 bool Holds(const Region& region, const Transfer& send) {
-  return send.buffer >= region.base() && send.bytes <= region.bytes() &&
-         send.buffer <= region.base() + (region.bytes() - send.bytes);
+  const auto base = reinterpret_cast<uintptr_t>(region.base());
+  const auto buffer = reinterpret_cast<uintptr_t>(send.buffer);
+  return buffer >= base && send.bytes <= region.bytes() &&
+         buffer - base <= region.bytes() - send.bytes;
 }
 
 }  // namespace
