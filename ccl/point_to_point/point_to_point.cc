@@ -48,10 +48,9 @@ struct Peer {
 
 // By numbers: a region of all memory begins at null.
 bool Holds(const Region& region, const Transfer& send) {
-  const auto base = reinterpret_cast<uintptr_t>(region.base());
-  const auto buffer = reinterpret_cast<uintptr_t>(send.buffer);
-  return buffer >= base && send.bytes <= region.bytes() &&
-         buffer - base <= region.bytes() - send.bytes;
+  const size_t offset = reinterpret_cast<uintptr_t>(send.buffer) -
+                        reinterpret_cast<uintptr_t>(region.base());
+  return offset <= region.bytes() && send.bytes <= region.bytes() - offset;
 }
 
 }  // namespace
