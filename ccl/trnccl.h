@@ -186,6 +186,28 @@ TRNCCL_EXPORT trncclResult_t trncclCommSplit(trncclComm_t comm, int color,
                                              int key, trncclComm_t* newcomm,
                                              const trncclConfig_t* config);
 
+/* A new communicator of all ranks of `comm` but the `exclude_count` in
+ * `exclude`, in the same order. Called by those who stay, with the same list;
+ * not by those left out, who may be dead. `comm` may have failed, and stays as
+ * it is: destroy it when you like. With TRNCCL_SHRINK_ABORT it's aborted first,
+ * which ends calls of other threads. If one more rank is lost meanwhile, the
+ * error says so: call it again and leave that one out too. */
+#define TRNCCL_SHRINK_DEFAULT 0
+#define TRNCCL_SHRINK_ABORT 1
+TRNCCL_EXPORT trncclResult_t trncclCommShrink(
+    trncclComm_t comm, const int* exclude, int exclude_count,
+    trncclComm_t* newcomm, const trncclConfig_t* config, int flags);
+
+/* A new communicator of `ranks` ranks: those of `comm`, which keep their
+ * numbers, and newcomers. Ranks of `comm` pass it and -1 as `rank`, and at
+ * least one of them the id; newcomers pass NULL as `comm`, the id and their
+ * rank. The id is trncclGetUniqueId's, called by any of the new ranks. `comm`
+ * stays as it is. */
+TRNCCL_EXPORT trncclResult_t trncclCommGrow(trncclComm_t comm, int ranks,
+                                            const trncclUniqueId* id, int rank,
+                                            trncclComm_t* newcomm,
+                                            const trncclConfig_t* config);
+
 /* Waits until all calls made so far are complete. Then destroy it. */
 TRNCCL_EXPORT trncclResult_t trncclCommFinalize(trncclComm_t comm);
 

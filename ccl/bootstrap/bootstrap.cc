@@ -26,9 +26,10 @@ Deadline Later(Deadline deadline, int delay_ms) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Bootstrap>> Bootstrap::Connect(
-    const UniqueId& id, Membership me, const BootstrapOptions& options) {
+    const UniqueId& id, Membership me, const BootstrapOptions& options,
+    std::vector<Socket> listeners) {
   TRNCCL_CHECK(options.agreement.size() <= kMaxAgreementChars);
-  absl::StatusOr<Tree> tree = Join(id, me, options);
+  absl::StatusOr<Tree> tree = Join(id, me, options, std::move(listeners));
   if (!tree.ok()) {
     return absl::Status(
         tree.status().code(),

@@ -36,9 +36,11 @@ class Bootstrap {
  public:
   // Waits for all ranks. An error names the ranks that are missing, came twice,
   // are out of range, or differ in version or settings; or that there's no
-  // server, with the addresses tried.
+  // server, with the addresses tried. With listeners this rank serves the
+  // others (MeetingPlace); without, the first of the process that made the id.
   static absl::StatusOr<std::unique_ptr<Bootstrap>> Connect(
-      const UniqueId& id, Membership me, const BootstrapOptions& options);
+      const UniqueId& id, Membership me, const BootstrapOptions& options,
+      std::vector<Socket> listeners = {});
 
   // Everyone's blob, by rank. One is at most kMaxBlobBytes, all together at
   // most kMaxGatheredBytes.

@@ -7,6 +7,8 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "ccl/base/check.h"
 #include "ccl/base/status_macros.h"
@@ -16,16 +18,14 @@ namespace {
 
 constexpr std::string_view kClientLabel = "trnccl bootstrap client";
 constexpr std::string_view kServerLabel = "trnccl bootstrap server";
+constexpr std::string_view kDeriveLabel = "trnccl derived secret ";
 
 struct Nonces {
   std::string_view client;
   std::string_view server;
 };
 
-std::string Proof(const Secret& secret, std::string_view label,
-                  const Nonces& nonces) {
-  std::string message(label);
-  message.append(nonces.client).append(nonces.server);
+std::string Hmac(const Secret& secret, std::string_view message) {
   std::string proof(kProofBytes, '\0');
   unsigned proof_bytes = 0;
   TRNCCL_CHECK(HMAC(EVP_sha256(), secret.data(), kSecretBytes,
@@ -37,6 +37,13 @@ std::string Proof(const Secret& secret, std::string_view label,
   return proof;
 }
 
+std::string Proof(const Secret& secret, std::string_view label,
+                  const Nonces& nonces) {
+  std::string message(label);
+  message.append(nonces.client).append(nonces.server);
+  return Hmac(secret, message);
+}
+
 // In a time that doesn't depend on where the two differ.
 bool SameProof(std::string_view a, std::string_view b) {
   return a.size() == b.size() &&
@@ -44,6 +51,15 @@ bool SameProof(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+Secret DeriveSecret(const Secret& secret, std::string_view label) {
+  std::string message(kDeriveLabel);
+  message.append(label);
+  const std::string bytes = Hmac(secret, message);
+  Secret derived;
+  std::copy_n(bytes.begin(), derived.size(), derived.begin());
+  return derived;
+}
 
 absl::StatusOr<std::string> RandomBytes(size_t count) {
   std::string bytes(count, '\0');

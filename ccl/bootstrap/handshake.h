@@ -41,6 +41,9 @@ using Secret = std::array<uint8_t, kSecretBytes>;
 // Bytes of the system's random generator. An error is one of the machine's.
 absl::StatusOr<std::string> RandomBytes(size_t count);
 
+// A secret that only who knows this one can derive, another one for each label.
+Secret DeriveSecret(const Secret& secret, std::string_view label);
+
 class ClientHandshake {
  public:
   static absl::StatusOr<ClientHandshake> Start(const Secret& secret);

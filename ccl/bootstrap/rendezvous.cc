@@ -78,7 +78,7 @@ class Rendezvous {
   Rendezvous(const UniqueId& id, Membership me, const BootstrapOptions& options)
       : id_(id), me_(me), options_(options), judging_(Deadline::Never()) {}
 
-  absl::StatusOr<Tree> Run();
+  absl::StatusOr<Tree> Run(std::vector<Socket> listeners);
 
  private:
   bool is_root() const { return roster_.has_value(); }
@@ -122,8 +122,8 @@ class Rendezvous {
   std::optional<Verdict> verdict_;
 };
 
-absl::StatusOr<Tree> Rendezvous::Run() {
-  std::vector<Socket> listeners = TakeListeners(id_);
+absl::StatusOr<Tree> Rendezvous::Run(std::vector<Socket> listeners) {
+  if (listeners.empty()) listeners = TakeListeners(id_);
   if (!listeners.empty()) {
     RETURN_IF_ERROR(EnterAsRoot(std::move(listeners)));
   } else {
@@ -383,8 +383,9 @@ absl::StatusOr<Tree> Rendezvous::Pronounce() {
 }  // namespace
 
 absl::StatusOr<Tree> Join(const UniqueId& id, Membership me,
-                          const BootstrapOptions& options) {
-  return Rendezvous(id, me, options).Run();
+                          const BootstrapOptions& options,
+                          std::vector<Socket> listeners) {
+  return Rendezvous(id, me, options).Run(std::move(listeners));
 }
 
 }  // namespace trnccl

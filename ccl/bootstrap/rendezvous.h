@@ -16,6 +16,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ccl/base/membership.h"
@@ -40,7 +41,9 @@ struct BootstrapOptions {
   int grace_ms = 5'000;
 };
 
+// With listeners this rank is the root; without, if its process made the id.
 absl::StatusOr<Tree> Join(const UniqueId& id, Membership me,
-                          const BootstrapOptions& options);
+                          const BootstrapOptions& options,
+                          std::vector<Socket> listeners);
 
 }  // namespace trnccl

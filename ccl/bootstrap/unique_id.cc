@@ -2,6 +2,7 @@
 // Copyright (c) The trnccl Authors
 #include "ccl/bootstrap/unique_id.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -107,6 +108,29 @@ std::vector<Socket> TakeListeners(const UniqueId& id) {
   by_secret.erase(offer);
   if (!ours) listeners.clear();
   return listeners;
+}
+
+absl::StatusOr<std::unique_ptr<MeetingPlace>> MeetingPlace::Open(
+    const Secret& secret, const SocketAddress& address) {
+  UniqueId id{.secret = secret};
+  ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenOnOnePort({address}));
+  ASSIGN_OR_RETURN(id.addresses, AddressesOf(listeners));
+  return std::unique_ptr<MeetingPlace>(
+      new MeetingPlace(std::move(id), std::move(listeners)));
+}
+
+absl::StatusOr<std::vector<Socket>> MeetingPlace::Listeners() const {
+  std::vector<Socket> copies;
+  for (const Socket& socket : listeners_) {
+    const int fd = fcntl(socket.fd(), F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no descriptor to meet at ", socket.peer(),
+                       "; raise the limit of open files (ulimit -n)"));
+    }
+    copies.emplace_back(fd, socket.peer());
+  }
+  return copies;
 }
 
 }  // namespace trnccl

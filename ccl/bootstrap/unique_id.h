@@ -13,8 +13,10 @@
 //   ASSIGN_OR_RETURN(UniqueId id, UniqueId::Parse(bytes));
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -44,5 +46,24 @@ absl::StatusOr<UniqueId> CreateUniqueId(const InterfaceChoice& choice);
 // The listeners behind `id` if this process made it and no rank has taken them
 // yet; otherwise none.
 std::vector<Socket> TakeListeners(const UniqueId& id);
+
+// A place where ranks may come to meet, as often as they need to: those who
+// come before somebody serves there wait. It's in no table: who has it serves.
+class MeetingPlace {
+ public:
+  static absl::StatusOr<std::unique_ptr<MeetingPlace>> Open(
+      const Secret& secret, const SocketAddress& address);
+
+  const UniqueId& id() const { return id_; }
+  // To serve a meeting with.
+  absl::StatusOr<std::vector<Socket>> Listeners() const;
+
+ private:
+  MeetingPlace(UniqueId id, std::vector<Socket> listeners)
+      : id_(std::move(id)), listeners_(std::move(listeners)) {}
+
+  UniqueId id_;
+  std::vector<Socket> listeners_;
+};
 
 }  // namespace trnccl

@@ -23,9 +23,6 @@ constexpr std::string_view kNoAlgorithm = "";
 // nobody rings.
 constexpr int64_t kSleepNs = 100'000'000;
 
-// How long last words may take to get on their way.
-constexpr int64_t kSendOffNs = 20'000'000;
-
 int64_t UntilNs(int64_t patience_ms) {
   if (patience_ms < 0) return INT64_MAX;
   const int64_t now_ns = NowNs();
@@ -143,15 +140,6 @@ Communicator::~Communicator() {
   End(cause.ok() ? absl::AbortedError("the communicator was destroyed")
                  : cause);
   Tell(std::exchange(notices_, {}));
-}
-
-void Communicator::SendOff() {
-  const int64_t until_ns = NowNs() + kSendOffNs;
-  while (!parts_.transports->AllSent() && NowNs() < until_ns) {
-    // It can't fail any more.
-    parts_.transports->Progress().IgnoreError();
-    sched_yield();
-  }
 }
 
 bool Communicator::TryAcquire() {

@@ -36,6 +36,7 @@
 #include "ccl/base/settings.h"
 #include "ccl/communicator/checks.h"
 #include "ccl/communicator/operation.h"
+#include "ccl/communicator/reunion.h"
 #include "ccl/communicator/short_calls.h"
 #include "ccl/executor/engine_stage.h"
 #include "ccl/executor/executor.h"
@@ -73,6 +74,7 @@ class Communicator : public Drivable {
     Topology topology;
     uint32_t cookie = 0;
     JobWatch watch;
+    std::unique_ptr<Reunion> reunion;
     NetworkChoice network;  // the parent's, so that its endpoints serve
     std::unique_ptr<TransportSet> transports;
     Sleepers* sleepers = nullptr;
@@ -137,6 +139,7 @@ class Communicator : public Drivable {
   const Topology& topology() const { return parts_.topology; }
   const NetworkChoice& network() const { return parts_.network; }
   const JobWatch& watch() const { return parts_.watch; }
+  const Reunion& reunion() const { return *parts_.reunion; }
   const std::string& name() const { return parts_.name; }
   const std::string& transport_name() const {
     return parts_.transports->name();
@@ -168,7 +171,9 @@ class Communicator : public Drivable {
   absl::Status WaitForAll(std::span<Operation* const> operations);
 
   absl::Status UseProgressThread();
-  // Sees what was sent on its way, within a bounded time.
+  // Nobody drives a communicator that has failed or ends: where wires need
+  // their sender (Transport::unsent), what it told its peers leaves now or
+  // never.
   void SendOff();
   bool TryAcquire();
   // Gives the token back; those who wait for it look again, and those who asked
@@ -253,9 +258,6 @@ class Communicator : public Drivable {
   // Fails the communicator, unless it has failed before, and tells the peers.
   void Fail(const absl::Status& status);
   void TellPeers(const absl::Status& cause);
-  // Nobody drives a communicator that has failed: where wires need their sender
-  // (Transport::unsent), what it told its peers leaves now or never.
-  void SendNotices();
   // Peers touch buffers of unfinished calls no more; the cause, with that if
   // one may.
   absl::Status LeaveBuffers(const absl::Status& cause);

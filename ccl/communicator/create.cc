@@ -63,6 +63,7 @@ struct Founding {
   absl::Status refused;  // what has gone wrong on this rank so far
   Deadline deadline = Deadline::Never();
   const std::atomic<bool>* abort = nullptr;
+  Secret secret = {};  // of those who are its ranks
 };
 
 absl::Status MakeTransports(Communicator::Parts* parts) {
@@ -115,6 +116,17 @@ absl::Status ConnectTransports(const Founding& founding,
   return parts.transports->Connect(request);
 }
 
+// Cuts them off.
+std::vector<std::string> TakeFirstLines(std::vector<std::string>* texts) {
+  std::vector<std::string> lines;
+  for (std::string& text : *texts) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.erase(0, end + 1);
+  }
+  return lines;
+}
+
 // Makes and connects the transports. A rank that fails still takes part in both
 // exchanges, so that all ranks hear of it at once and nobody goes on alone.
 absl::Status Connect(Exchange* exchange, Founding* founding) {
@@ -123,9 +135,13 @@ absl::Status Connect(Exchange* exchange, Founding* founding) {
   parts.model.ranks_per_core = RanksPerCore(parts.topology);
   absl::Status mine = founding->refused;
   if (mine.ok()) mine = MakeTransports(&parts);
-  ASSIGN_OR_RETURN(
-      std::vector<std::string> addresses,
-      exchange->AllGather(mine.ok() ? parts.transports->address() : ""));
+  parts.reunion =
+      Reunion::Open(founding->secret, parts.membership, parts.topology);
+  ASSIGN_OR_RETURN(std::vector<std::string> addresses,
+                   exchange->AllGather(absl::StrCat(
+                       parts.reunion->address(), "\n",
+                       mine.ok() ? parts.transports->address() : "")));
+  parts.reunion->SetPlaces(TakeFirstLines(&addresses));
   if (mine.ok()) mine = ConnectTransports(*founding, std::move(addresses));
   // Who waits for this rank sees that it's gone.
   if (!mine.ok()) parts.transports.reset();
@@ -227,6 +243,10 @@ std::string AgreementText(const Settings& settings, const LinkModel& model) {
                       absl::StrReplaceAll(ModelText(model), {{" ", ""}}));
 }
 
+std::string MembersText(const std::string& members) {
+  return members.empty() ? "" : absl::StrCat("members=", members, "\n");
+}
+
 // The same on all ranks: the first line that the first two ranks which differ
 // have unlike.
 absl::Status CheckAgreement(const std::vector<std::string>& agreements) {
@@ -270,18 +290,25 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
   ASSIGN_OR_RETURN(const LinkModel model, ChosenModel(settings.tuning_file));
   BootstrapOptions options{.patience = {deadline, request.abort},
                            .host = facts.hostname,
-                           .agreement = AgreementText(settings, model),
+                           .agreement = AgreementText(settings, model) +
+                                        MembersText(request.members),
                            .interfaces = {.names = settings.socket_ifname,
                                           .family = settings.socket_family}};
+  std::vector<Socket> listeners;
+  if (request.place != nullptr) {
+    ASSIGN_OR_RETURN(listeners, request.place->Listeners());
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<Bootstrap> bootstrap,
-                   Bootstrap::Connect(request.id, request.membership, options));
+                   Bootstrap::Connect(request.id, request.membership, options,
+                                      std::move(listeners)));
   Founding founding{.parts = {.membership = request.membership,
                               .name = request.name,
                               .settings = settings,
                               .cookie = CookieOf(request.id.secret),
                               .first_sequence = request.first_sequence},
                     .deadline = deadline,
-                    .abort = request.abort};
+                    .abort = request.abort,
+                    .secret = DeriveSecret(request.id.secret, "reunion")};
   founding.parts.model = model;
   const OwnAddresses own = OwnAddressesOf(*bootstrap, options.interfaces);
   facts.met_at = IpTexts(own.met);
@@ -326,6 +353,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
   founding.refused = model.status();
   if (model.ok()) parts.model = *model;
   parts.cookie = parent->NextCookie(request.color);
+  founding.secret = parent->reunion().SecretFor(absl::StrCat(parts.cookie));
   parts.membership = {.rank = static_cast<int>(me - members.begin()),
                       .ranks = static_cast<int>(members.size())};
   ParentExchange exchange(parent, members);
@@ -352,6 +380,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
   if (founding.refused.ok()) founding.refused = CheckAgreement(agreements);
   RETURN_IF_ERROR(Connect(&exchange, &founding));
   return Communicator::Create(std::move(parts));
+}
+
+absl::StatusOr<std::vector<std::string>> GatherTexts(Communicator* communicator,
+                                                     const std::string& mine) {
+  std::vector<int> all(static_cast<size_t>(communicator->membership().ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return ParentExchange(communicator, std::move(all)).AllGather(mine);
 }
 
 }  // namespace trnccl

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ccl/base/membership.h"
@@ -33,6 +34,10 @@ struct MakeRequest {
   std::string name;
   const std::atomic<bool>* abort = nullptr;
   uint32_t first_sequence = 1;  // alike on all ranks; for tests of its wrap
+  // Who the ranks are elsewhere, which all must say alike; may be empty.
+  std::string members;
+  // Where this rank is to serve the others, if it is (Reunion).
+  const MeetingPlace* place = nullptr;
 };
 absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
     const MakeRequest& request);
@@ -48,5 +53,9 @@ struct SplitRequest {
 // Null where the color is kNoColor.
 absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
     Communicator* parent, const SplitRequest& request);
+
+// Everyone's text, by rank; a collective on the communicator.
+absl::StatusOr<std::vector<std::string>> GatherTexts(Communicator* communicator,
+                                                     const std::string& mine);
 
 }  // namespace trnccl

@@ -33,9 +33,9 @@ constexpr int64_t kLastWordsNs = 1'000'000'000;
 // long may pass between the two.
 constexpr int64_t kDyingNs = 20'000'000;
 
-// How long a rank that fails stays to get its notices on their way: abort must
-// return soon.
-constexpr int64_t kSendNoticesNs = 50'000'000;
+// How long a rank that fails or leaves stays to get its last words on their
+// way: abort must return soon.
+constexpr int64_t kSendOffNs = 50'000'000;
 
 // How long peers have to answer, once a deadline is over.
 constexpr int64_t kAnswerNs = 500'000'000;
@@ -299,12 +299,11 @@ void Communicator::Fail(const absl::Status& status) {
   TellPeers(cause);
   recorder_->FailAll(cause);
   End(cause);
-  SendNotices();
+  if (!std::exchange(sent_notices_, true)) SendOff();
 }
 
-void Communicator::SendNotices() {
-  if (std::exchange(sent_notices_, true)) return;
-  const int64_t until_ns = NowNs() + kSendNoticesNs;
+void Communicator::SendOff() {
+  const int64_t until_ns = NowNs() + kSendOffNs;
   while (!parts_.transports->AllSent() && NowNs() < until_ns &&
          parts_.transports->Progress().ok())
     sched_yield();
