@@ -19,6 +19,7 @@
 //   RETURN_IF_ERROR(communicator->Run(&barrier));
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -86,7 +87,7 @@ class Communicator : public Drivable {
     size_t slice_bytes = 0;  // the longest message between any two ranks
   };
   // The lanes after those of collectives: two of point-to-point, and health's.
-  static constexpr int kOwnLanes = 3;
+  static constexpr int kOwnLanes = 2 + Health::kLanes;
 
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(Parts parts);
   ~Communicator() override;
@@ -243,6 +244,9 @@ class Communicator : public Drivable {
   const Health::Notice* Heard();
   // Acts on what peers say.
   void Listen();
+  // This rank's call of a peer's sequence, or null if it has none or has
+  // forgotten.
+  const Envelope* CallOfSequence(const Envelope& other) const;
   // Whether the current collective may succeed: buffers of a peer that failed
   // were its own again, perhaps before they were read.
   bool MayComplete();
@@ -321,6 +325,9 @@ class Communicator : public Drivable {
   int64_t answers_until_ns_ = 0;
   uint32_t next_sequence_;
   uint32_t splits_ = 0;
+  // The fingerprints of the last collectives, by sequence.
+  static constexpr uint32_t kPastCalls = 64;
+  std::array<Envelope, kPastCalls> past_calls_ = {};
   Operation* current_ = nullptr;  // the collective that runs
   const Plan* plan_ = nullptr;    // its
   enum class Runner : uint8_t { kProgram, kEngine, kShort };

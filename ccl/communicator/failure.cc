@@ -201,7 +201,7 @@ std::string Communicator::DescribeWait(const Operation& operation) const {
 }
 
 const Health::Notice* Communicator::Heard() {
-  health_->Listen();
+  health_->ListenForFailures();
   const Health::Notice* notice = health_->notice();
   if (notice == nullptr || current_ == nullptr) return notice;
   const uint32_t ahead = notice->sequence - current_->sequence;
@@ -209,10 +209,8 @@ const Health::Notice* Communicator::Heard() {
 }
 
 void Communicator::Listen() {
-  if (!verdict_.ok()) {
-    health_->Listen();
-    return;
-  }
+  health_->Listen();
+  if (!verdict_.ok()) return;
   if (const Health::Notice* notice = Heard()) {
     const bool late = absl::IsDeadlineExceeded(notice->cause);
     const absl::Status cause = InCall(WithOrigin(
@@ -225,16 +223,21 @@ void Communicator::Listen() {
     }
     return;
   }
-  if (current_ == nullptr) return;
   for (int rank = 0; rank < parts_.membership.ranks; ++rank) {
     const Envelope* other = health_->WaitingIn(rank);
-    if (other == nullptr || other->words[0] != envelope_.words[0] ||
-        *other == envelope_)
-      continue;
-    Fail(MismatchError({.rank = parts_.membership.rank, .envelope = envelope_},
+    if (other == nullptr) continue;
+    const Envelope* mine = CallOfSequence(*other);
+    if (mine == nullptr || *mine == *other) continue;
+    Fail(MismatchError({.rank = parts_.membership.rank, .envelope = *mine},
                        {.rank = rank, .envelope = *other}));
     return;
   }
+}
+
+const Envelope* Communicator::CallOfSequence(const Envelope& other) const {
+  const auto sequence = static_cast<uint32_t>(other.words[0]);
+  const Envelope& past = past_calls_[sequence % kPastCalls];
+  return past.words[0] == other.words[0] ? &past : nullptr;
 }
 
 bool Communicator::MayComplete() {

@@ -203,6 +203,7 @@ absl::Status Communicator::StartCollective() {
   said_waiting_ = false;
   envelope_ = FingerprintOf(
       call, {.cookie = parts_.cookie, .sequence = current_->sequence});
+  past_calls_[current_->sequence % kPastCalls] = envelope_;
   if (refused_times_ > 0 && refused_sequence_ == current_->sequence)
       [[unlikely]]
     health_->SayWaiting(envelope_);  // it's made after all

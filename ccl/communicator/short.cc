@@ -46,6 +46,7 @@ bool Communicator::RunShort(const ShortKey& key, const CallBuffers& buffers,
   const uint32_t sequence = next_sequence_++;
   Envelope envelope = call->envelope;
   envelope.words[0] |= sequence;
+  past_calls_[sequence % kPastCalls] = envelope;
   const uint64_t record = recorder_->Begin(call->recorded);
   last_algorithm_.store(call->algorithm, std::memory_order_relaxed);
   short_run_.Start({.program = &call->program,

@@ -67,6 +67,7 @@ Health::Health(const Options& options)
     if (route.transport == nullptr) continue;
     peers_[rank].transport = route.transport;
     peers_[rank].link = route.Link(options.lane);
+    peers_[rank].hints = route.Link(options.lane + 1);
   }
 }
 
@@ -90,11 +91,11 @@ void Health::SayWaiting(const Envelope& call) {
   const std::string_view bytes(reinterpret_cast<const char*>(&call),
                                sizeof(call));
   for (const Peer& peer : peers_) {
-    if (peer.transport == nullptr || peer.transport->Pending(peer.link) > 0)
+    if (peer.transport == nullptr || peer.transport->Pending(peer.hints) > 0)
       continue;
     // There's room, and nothing is lost but a hint if there isn't.
     static_cast<void>(
-        Send(peer.transport, peer.link, Seal(cookie_, Kind::kWaiting), bytes));
+        Send(peer.transport, peer.hints, Seal(cookie_, Kind::kWaiting), bytes));
   }
 }
 
@@ -102,32 +103,41 @@ void Health::SayRefused(const Refusal& refusal) {
   Envelope envelope = Seal(cookie_, Kind::kRefused);
   envelope.words[1] =
       static_cast<uint64_t>(refusal.times) << 32 | refusal.sequence;
-  SayToAll(envelope, refusal.text);
+  SayToAll(&Peer::hints, envelope, refusal.text);
 }
 
 void Health::SayLeft(uint32_t sequence) {
   Envelope envelope = Seal(cookie_, Kind::kLeft);
   envelope.words[1] = sequence;
-  SayToAll(envelope, "");
+  SayToAll(&Peer::link, envelope, "");
 }
 
-void Health::SayToAll(const Envelope& envelope, std::string_view payload) {
+void Health::SayToAll(LinkId Peer::*link, const Envelope& envelope,
+                      std::string_view payload) {
   for (const Peer& peer : peers_) {
     if (peer.transport == nullptr) continue;
     const size_t most =
         std::min(kMaxTextBytes, peer.transport->traits().slice_bytes);
     // Whoever hasn't read what was said before learns of it by his deadline.
     static_cast<void>(
-        Send(peer.transport, peer.link, envelope, payload.substr(0, most)));
+        Send(peer.transport, peer.*link, envelope, payload.substr(0, most)));
   }
 }
 
 void Health::Listen() {
+  ListenTo(&Peer::hints);
+  ListenTo(&Peer::link);
+}
+
+void Health::ListenForFailures() { ListenTo(&Peer::link); }
+
+void Health::ListenTo(LinkId Peer::*link) {
   for (Peer& peer : peers_) {
     if (peer.transport == nullptr) continue;
-    while (const Incoming* message = peer.transport->Peek(peer.link, nullptr)) {
+    while (const Incoming* message =
+               peer.transport->Peek(peer.*link, nullptr)) {
       Hear(peer, *message);
-      peer.transport->Release(peer.link);
+      peer.transport->Release(peer.*link);
     }
   }
 }

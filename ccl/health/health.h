@@ -36,9 +36,13 @@ class Health {
   struct Options {
     Membership membership;
     const Routes* routes = nullptr;  // connected; outlives this
-    int lane = 0;
-    uint32_t cookie = 0;  // others' messages are refused
+    int lane = 0;                    // the first of kLanes
+    uint32_t cookie = 0;             // others' messages are refused
   };
+  // One for failures and leaving, one for what may be lost: a link may hold
+  // just one message, and a peer that doesn't read hints must still learn of a
+  // failure.
+  static constexpr int kLanes = 2;
   explicit Health(const Options& options);
 
   // That a rank's communicator has failed.
@@ -74,6 +78,8 @@ class Health {
 
   // Takes in what peers have said. A few loads a peer if that's nothing.
   void Listen();
+  // The same, of failures and leaving alone.
+  void ListenForFailures();
 
   // The first that was heard, or null; its sequence is the lowest of all.
   const Notice* notice() const {
@@ -100,6 +106,7 @@ class Health {
   struct Peer {
     Transport* transport = nullptr;  // null for the rank itself
     LinkId link;
+    LinkId hints;
     bool told = false;    // has been told
     bool failed = false;  // has said so
     std::optional<Envelope> waiting;
@@ -107,8 +114,10 @@ class Health {
     std::optional<Leaving> leaving;
   };
 
+  void ListenTo(LinkId Peer::*link);
   // Says it wherever there's room.
-  void SayToAll(const Envelope& envelope, std::string_view payload);
+  void SayToAll(LinkId Peer::*link, const Envelope& envelope,
+                std::string_view payload);
   void Hear(Peer& peer, const Incoming& message);
   void HearFailure(Peer& peer, const Incoming& message);
 

@@ -313,6 +313,35 @@ TEST(RanksThatDisagree, AreToldToWhoIsInNoCall) {
   });
 }
 
+// Who needed nothing from others has returned, and learns of it by its state.
+TEST(RanksThatDisagree, AreToldAfterTheyReturned) {
+  RunRanks({.ranks = 3}, [](trncclComm_t comm, int rank) {
+    EXPECT_TRUE(Works(comm));
+    std::array<float, 12> buffer = {};
+    const auto gather = [&](int root) {
+      return trncclGather(buffer.data(), buffer.data() + 3, 3, trncclFloat32,
+                          root, comm, nullptr);
+    };
+    if (rank == 1) {
+      const Outcome outcome = OutcomeOf([&] { return gather(1); });
+      EXPECT_EQ(outcome.result, trncclRemoteError);
+      EXPECT_TRUE(Says(outcome, {"root 1", "root 2", "gather #2"}));
+      return;
+    }
+    EXPECT_CALL_OK(gather(rank == 0 ? 2 : 1));
+    trncclResult_t error = trncclSuccess;
+    const Outcome outcome = OutcomeOf([&] {
+      while (error == trncclSuccess) {
+        EXPECT_CALL_OK(trncclCommGetAsyncError(comm, &error));
+      }
+      return trncclBarrier(comm, nullptr);
+    });
+    EXPECT_EQ(error, trncclRemoteError);
+    EXPECT_TRUE(Says(outcome, {"root 1", "root 2", "gather #2"}));
+    EXPECT_LT(outcome.took_ms, kSoonMs);
+  });
+}
+
 // A communicator made by a split fails by itself: its parent goes on.
 TEST(RanksThatDisagree, FailTheirChildAlone) {
   RunRanks({.ranks = 3}, [](trncclComm_t parent, int rank) {
