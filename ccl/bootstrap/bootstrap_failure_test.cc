@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "ccl/bootstrap/acceptor.h"
 #include "ccl/bootstrap/bootstrap.h"
+#include "ccl/bootstrap/hello.h"
+#include "ccl/bootstrap/wire.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -235,6 +237,35 @@ TEST(Bootstrap, RankThatEndsIsNamedOnEveryOtherRank) {
         return bootstrap.Barrier(Deadline::After(60'000));
       });
   EXPECT_THAT(errors, Each(HasSubstr("lost rank 5")));
+}
+
+// All have come by then, so nobody has to be waited for.
+TEST(Bootstrap, RankThatEndsBeforeItsChildrenReachItHoldsUpNobody) {
+  const UniqueId id = NewId();
+  const UniqueId nowhere = NewId();
+  TakeListeners(nowhere).clear();
+  std::atomic<bool> has_ended = false;
+  const auto errors = Errors(4, [&](int rank) -> absl::Status {
+    BootstrapOptions options = Options();
+    options.grace_ms = 3'600'000;
+    if (rank == 1) {
+      auto root = Visit(id.addresses, id.secret, options.patience);
+      const JoinHello hello{.member = {rank, 4},
+                            .remaining_ms = 60'000,
+                            .agreement = options.agreement,
+                            .addresses = nowhere.addresses};
+      SendFrame(*root, SerializeHello(hello), options.patience).IgnoreError();
+      const auto reply = ReceiveFrame(*root, 1 << 10, options.patience);
+      has_ended = true;
+      return reply.status();
+    }
+    while (rank != 0 && !has_ended) std::this_thread::yield();
+    return Bootstrap::Connect(id, {rank, 4}, options).status();
+  });
+  EXPECT_EQ(errors[1], "OK");
+  for (const int rank : {0, 2, 3})
+    EXPECT_THAT(errors[static_cast<size_t>(rank)],
+                HasSubstr("cannot reach rank 1"));
 }
 
 TEST(Bootstrap, RankThatNeverCallsIsNamedOnEveryOtherRank) {

@@ -319,7 +319,10 @@ void Rendezvous::Judge() {
   }
   if (!trouble_.ok()) {
     const bool all_hear = is_root() && roster_->complete();
-    if (all_hear || linger_.expired()) verdict_ = Verdict{trouble_, arrived()};
+    if (!all_hear && !linger_.expired()) return;
+    verdict_ = Verdict{trouble_, arrived()};
+    // Children that live link soon; the trouble may be that one doesn't.
+    linger_ = Deadline::Earlier(linger_, Deadline::After(kLastWordMs));
     return;
   }
   if (is_root()) {
