@@ -141,6 +141,17 @@ INSTANTIATE_TEST_SUITE_P(
                        "rx:2", "receiving message 0 (204800 bytes)", false}),
     [](const auto& test) { return test.param.name; });
 
+TEST(FabricFaults, AConnectionThatEndsAmidAPacketCostsNothingElse) {
+  Pair::Options options{.form = OverManners(FabricProtocol::kTagged),
+                        .communicators = 2};
+  options.settings[1] = {{"FAIL", "reset:1"}};
+  Pair pair(options);
+  ASSERT_TRUE(SendOne(pair[0], pair.link(), 8));
+  EXPECT_TRUE(pair.Works(0, 1));
+  EXPECT_TRUE(pair.Works(1, 1));
+  EXPECT_EQ(pair[1].Peek(pair.link(), nullptr), nullptr);
+}
+
 TEST(FabricFaults, APostThatFailsNamesItsPeer) {
   Pair::Options options{.form = OverManners(FabricProtocol::kWrite)};
   // The receives come first.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -24,6 +25,12 @@ constexpr ssize_t kEntries = 16;
 const std::string& Context() {
   static const std::string& context = *new std::string("[fabric]");
   return context;
+}
+
+bool EndsAConnection(int error) {
+  return error == FI_ECONNRESET || error == FI_ECONNABORTED ||
+         error == FI_ENOTCONN || error == FI_ESHUTDOWN || error == EPIPE ||
+         error == FI_ETIMEDOUT;
 }
 
 }  // namespace
@@ -146,7 +153,9 @@ bool Port::TakeError(size_t rail) {
   return true;
 }
 
-// Whose packet is lost can't be told, so nobody's is certain to have come.
+// Whose packet is lost can't be told, so nobody's is certain to have come; unless
+// it's lost with its connection: then the others' packets are as good as ever,
+// and who watches over processes names the peer (ccl/health).
 void Port::TakeReceiveError(const fi_cq_err_entry& error,
                             const std::string& said) {
   Posted* posted = Posted::Of(error.op_context);
@@ -156,6 +165,11 @@ void Port::TakeReceiveError(const fi_cq_err_entry& error,
   if (error.err == FI_ETRUNC) {
     TRNCCL_LOG(LogLevel::kWarn, Context(),
                "a stranger's packet was too long: ", said);
+    return;
+  }
+  if (EndsAConnection(error.err)) {
+    TRNCCL_LOG(LogLevel::kWarn, Context(),
+               "a connection ended amid a packet: ", said);
     return;
   }
   Break(absl::UnavailableError(absl::StrCat("receiving a packet: ", said)));

@@ -199,6 +199,11 @@ void CompletionQueue::Push(Completion completion) {
     completion.error = FI_EIO;
     completion.outcome = Outcome::kInjected;
   }
+  if (completion.error == 0 && !transmit &&
+      domain->fabric->faults.Strikes(Fault::kReset)) {
+    completion.error = FI_ECONNRESET;
+    completion.outcome = Outcome::kInjected;
+  }
   completion.visible_at = reads + domain->fabric->settings.slow;
   completions.push_back(completion);
 }

@@ -46,6 +46,7 @@ enum class Fault {
   kTransmitCompletion,
   kReceiveCompletion,
   kPeer,
+  kReset,
   kCount,
 };
 
