@@ -374,7 +374,7 @@ void Communicator::Watch() {
   Disarm();
   const absl::Status status = parts_.transports->Progress();
   if (!status.ok()) {
-    Fail(InCall(status));
+    FailInCall(InCall(status));
   } else {
     Listen();
   }

@@ -257,6 +257,9 @@ class Communicator : public Drivable {
   void FailInCall(const absl::Status& status);
   // A peer's death, if that's behind the error; else the error.
   absl::Status DeathOr(const absl::Status& status);
+  // The same where ranks of other nodes are watched over: the error of a wire
+  // doesn't name whose death broke it.
+  absl::Status LossOr(const absl::Status& status);
   // Says whose error it is and in which call.
   absl::Status InCall(const absl::Status& status) const;
   // Fails the communicator, unless it has failed before, and tells the peers.

@@ -37,6 +37,10 @@ constexpr int64_t kDyingNs = 20'000'000;
 // way: abort must return soon.
 constexpr int64_t kSendOffNs = 50'000'000;
 
+// A wire may break before the word of its peer's death is here: so long that is
+// waited for.
+constexpr int64_t kWordOfDeathNs = 1'000'000'000;
+
 // How long peers have to answer, once a deadline is over.
 constexpr int64_t kAnswerNs = 500'000'000;
 
@@ -266,6 +270,8 @@ void Communicator::FailInCall(const absl::Status& status) {
 }
 
 absl::Status Communicator::DeathOr(const absl::Status& status) {
+  if (parts_.watch.vigil != nullptr && !OriginOf(status).has_value())
+    return LossOr(status);
   // A disagreement is a cause of its own.
   if (absl::IsUnavailable(status)) return status;
   const int64_t until_ns = NowNs() + kDyingNs;
@@ -277,6 +283,18 @@ absl::Status Communicator::DeathOr(const absl::Status& status) {
     sched_yield();
   } while (NowNs() < until_ns);
   return status;
+}
+
+absl::Status Communicator::LossOr(const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return status;
+  const int64_t until_ns = NowNs() + kWordOfDeathNs;
+  while (!failed_.load() && NowNs() < until_ns) {
+    // This may be the thread that would look otherwise.
+    parts_.watch.vigil->LookNow();
+    HearLosses();
+    sched_yield();
+  }
+  return failed_.load() ? failure() : status;
 }
 
 absl::Status Communicator::InCall(const absl::Status& status) const {

@@ -108,6 +108,12 @@ std::vector<Vigil::Loss> Vigil::LossesFrom(size_t first) const {
   return {losses_.begin() + static_cast<ptrdiff_t>(first), losses_.end()};
 }
 
+void Vigil::LookNow() {
+  MutexLock lock(mutex_);
+  Look();
+  Publish();
+}
+
 Drivable::Drive Vigil::DriveOnce() {
   MutexLock lock(mutex_);
   if (look_.exchange(false)) Look();

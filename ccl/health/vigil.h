@@ -57,6 +57,9 @@ class Vigil : public Drivable {
   // Tells everyone of a rank that was found dead by other means.
   void Report(const Loss& loss);
 
+  // Does the progress thread's part, for who can't wait for it.
+  void LookNow();
+
   // How many there have been; those from the `first` on, in the order in which
   // this rank learned of them.
   size_t losses() const { return published_.load(std::memory_order_acquire); }
