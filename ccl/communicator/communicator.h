@@ -260,6 +260,8 @@ class Communicator : public Drivable {
   // The same where ranks of other nodes are watched over: the error of a wire
   // doesn't name whose death broke it.
   absl::Status LossOr(const absl::Status& status);
+  // Says at whom it began, where that's known.
+  absl::Status Named(const absl::Status& status) const;
   // Says whose error it is and in which call.
   absl::Status InCall(const absl::Status& status) const;
   // Fails the communicator, unless it has failed before, and tells the peers.

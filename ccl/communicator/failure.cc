@@ -265,7 +265,7 @@ void Communicator::FailInCall(const absl::Status& status) {
   if (verdict_.ok() && Heard() != nullptr) {
     Listen();
   } else {
-    Fail(verdict_.ok() ? DeathOr(status) : verdict_);
+    Fail(verdict_.ok() ? DeathOr(Named(status)) : verdict_);
   }
 }
 
@@ -303,10 +303,18 @@ absl::Status Communicator::InCall(const absl::Status& status) const {
     absl::StrAppend(&text, DescribeCall(envelope_), ": ");
   absl::StrAppend(&text, status.message());
   const std::optional<int> origin = OriginOf(status);
-  if (!origin.has_value()) return absl::Status(status.code(), text);
-  if (!absl::StrContains(text, "origin: "))
-    absl::StrAppend(&text, "; origin: ", NameOf(*origin));
-  return WithOrigin(absl::Status(status.code(), text), *origin);
+  const absl::Status in_call(status.code(), text);
+  return origin.has_value() ? Named(WithOrigin(in_call, *origin)) : in_call;
+}
+
+absl::Status Communicator::Named(const absl::Status& status) const {
+  const std::optional<int> origin = OriginOf(status);
+  if (!origin.has_value() || absl::StrContains(status.message(), "origin: "))
+    return status;
+  return WithOrigin(
+      absl::Status(status.code(), absl::StrCat(status.message(),
+                                               "; origin: ", NameOf(*origin))),
+      *origin);
 }
 
 void Communicator::Fail(const absl::Status& status) {
