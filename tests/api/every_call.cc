@@ -60,18 +60,21 @@ struct Run {
 };
 using Expected = std::function<uint32_t(size_t i)>;
 
-bool Equals(const Buffers& buffers, const Run& run, const Expected& expected) {
-  for (size_t i = 0; i < run.count; ++i)
-    if (buffers.out[run.first + i] != expected(i)) return false;
+bool Equals(Buffers& buffers, const Run& run, const Expected& expected) {
+  for (size_t i = 0; i < run.count; ++i) {
+    uint32_t& found = buffers.out[run.first + i];
+    if (found != expected(i)) return false;
+    found = ~found;
+  }
   return true;
 }
 
-bool IsSum(const Buffers& buffers, size_t first, size_t count) {
+bool IsSum(Buffers& buffers, size_t first, size_t count) {
   return Equals(buffers, {.count = count},
                 [&](size_t i) { return SumAt(buffers, first + i); });
 }
 
-bool IsGathered(const Buffers& buffers) {
+bool IsGathered(Buffers& buffers) {
   for (int rank = 0; rank < buffers.me.ranks; ++rank) {
     const Run block{rank * buffers.count, buffers.count};
     if (!Equals(buffers, block, [&](size_t i) { return ValueOf(rank, i); }))

@@ -28,6 +28,7 @@ struct EachCall {
   // Blocking if the request is null. The buffers live as long as this.
   std::function<trncclResult_t(trncclComm_t comm, trncclRequest_t* request)>
       issue;
+  // Spoils what it found right: the next call must write it anew.
   std::function<bool()> is_right;
 };
 

@@ -153,9 +153,9 @@ bool Port::TakeError(size_t rail) {
   return true;
 }
 
-// Whose packet is lost can't be told, so nobody's is certain to have come; unless
-// it's lost with its connection: then the others' packets are as good as ever,
-// and who watches over processes names the peer (ccl/health).
+// Whose packet is lost can't be told, so nobody's is certain to have come;
+// unless it's lost with its connection: then the others' packets are as good as
+// ever, and who watches over processes names the peer (ccl/health).
 void Port::TakeReceiveError(const fi_cq_err_entry& error,
                             const std::string& said) {
   Posted* posted = Posted::Of(error.op_context);

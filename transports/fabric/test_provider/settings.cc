@@ -15,10 +15,9 @@ namespace trnccl::manners {
 namespace {
 
 constexpr const char* kFaultNames[] = {
-    "getinfo",   "fabric", "domain", "cq",      "av",
-    "endpoint",  "bind",   "enable", "getname", "mr",
-    "av_insert", "post",   "tx",     "rx",      "peer",
-    "reset"};
+    "getinfo", "fabric", "domain",  "cq",   "av",        "endpoint",
+    "bind",    "enable", "getname", "mr",   "av_insert", "post",
+    "tx",      "rx",     "peer",    "reset"};
 static_assert(std::size(kFaultNames) == static_cast<size_t>(Fault::kCount));
 
 std::vector<std::string> Split(const std::string& text) {
