@@ -61,17 +61,18 @@ struct Options {
   uint64_t seed = std::random_device()();
   int faults = 1;
   std::string folder;  // empty: one node
-  Scope scope = {
-      .kinds = {FaultKind::kKill, FaultKind::kStop, FaultKind::kStarve},
-      .phases = Phases()};
+  Scope scope = {.kinds = {FaultKind::kKill, FaultKind::kStop,
+                           FaultKind::kStarve, FaultKind::kLeave},
+                 .phases = Phases()};
   TrialOptions trial;
 };
 
 bool ReadKinds(const std::string& text, std::vector<FaultKind>* kinds) {
   kinds->clear();
   for (const auto name : absl::StrSplit(text, ',')) {
-    for (const FaultKind kind : {FaultKind::kKill, FaultKind::kStop,
-                                 FaultKind::kStarve, FaultKind::kCut})
+    for (const FaultKind kind :
+         {FaultKind::kKill, FaultKind::kStop, FaultKind::kStarve,
+          FaultKind::kLeave, FaultKind::kCut})
       if (name == NameOf(kind)) kinds->push_back(kind);
   }
   return !kinds->empty();

@@ -43,6 +43,8 @@ const char* NameOf(FaultKind kind) {
       return "stop";
     case FaultKind::kStarve:
       return "starve";
+    case FaultKind::kLeave:
+      return "leave";
     case FaultKind::kCut:
       return "cut";
   }

@@ -21,6 +21,7 @@ enum class FaultKind {
   kKill,    // SIGKILL
   kStop,    // SIGSTOP
   kStarve,  // makes no more calls, and lives
+  kLeave,   // destroys its communicator while the others call
   kCut,     // the network of the last node is down
 };
 

@@ -192,7 +192,8 @@ class Life {
     const uint64_t most =
         fault_.phase == "destroy" ? fault_.seed / 7 % 4 : UINT64_MAX;
     Attempt last;
-    for (uint64_t i = 0; i < most && last.result == trncclSuccess; ++i)
+    for (uint64_t i = 0;
+         i < most && last.result == trncclSuccess && !IsToLeave(); ++i)
       last = AttemptOnce();
     if (last.result != trncclSuccess) {
       Notice(last.result, last.text);
@@ -208,6 +209,11 @@ class Life {
       }
     }
     Leave();
+  }
+
+  bool IsToLeave() const {
+    return is_victim_ && fault_.kind == FaultKind::kLeave &&
+           board_.fault_ns.load() != 0;
   }
 
   // A victim of kStarve makes no call from now on, until all is over.
@@ -277,6 +283,9 @@ class Life {
       case FaultKind::kStarve:
         return Lists(text, in_init ? "missing:|origin:|waiting for"
                                    : "no answer from|waits for|of|from|to");
+      case FaultKind::kLeave:
+        return Lists(text, "origin:") &&
+               absl::StrContains(text, "destroyed its communicator");
       case FaultKind::kCut:
         break;
     }

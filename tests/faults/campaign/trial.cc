@@ -124,6 +124,7 @@ class Trial {
         kill(victim, SIGSTOP);
         break;
       case FaultKind::kStarve:
+      case FaultKind::kLeave:
         board_->fault_ns.store(now_ns);
         break;
       case FaultKind::kCut:
@@ -191,6 +192,7 @@ int64_t NoticeLimitMs(const Fault& fault) {
   const int64_t death_ms = fault.nodes == 1 ? kOfTheMachineMs : kAcrossMs;
   switch (fault.kind) {
     case FaultKind::kKill:
+    case FaultKind::kLeave:
       return death_ms;
     case FaultKind::kStop:
     case FaultKind::kStarve:
