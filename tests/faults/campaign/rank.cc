@@ -269,16 +269,18 @@ class Life {
 
   bool NamesVictim(const std::string& text) const {
     const bool in_init = fault_.phase == "init" && comm_ == nullptr;
+    // Who made the id is known by its address alone, and so is a whole node.
+    const bool is_known_by_id =
+        fault_.victim == 0 || fault_.kind == FaultKind::kCut;
+    if (in_init && is_known_by_id && absl::StrContains(text, "unique id of"))
+      return true;
     switch (fault_.kind) {
       case FaultKind::kKill:
-        // Who isn't a part of the job yet is known by its number alone, and who
-        // made the id by its address.
+        // Who isn't a part of the job yet is known by its number alone.
         return (Lists(text, "origin:") &&
                 absl::StrContains(
                     text, absl::StrCat("pid ", board_.victim_pid.load()))) ||
-               (in_init && Lists(text, "missing:|origin:|cannot reach|lost")) ||
-               (in_init && fault_.victim == 0 &&
-                absl::StrContains(text, "unique id of"));
+               (in_init && Lists(text, "missing:|origin:|cannot reach|lost"));
       case FaultKind::kStop:
       case FaultKind::kStarve:
         return Lists(text, in_init ? "missing:|origin:|waiting for"
@@ -289,9 +291,7 @@ class Life {
       case FaultKind::kCut:
         break;
     }
-    return NamesOtherNode(text) ||
-           (in_init &&
-            std::regex_search(text, std::regex("no server at|handshake with")));
+    return NamesOtherNode(text);
   }
 
   // Each node sees the other one gone, and knows its ranks by the links to
