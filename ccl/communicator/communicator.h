@@ -225,7 +225,7 @@ class Communicator : public Drivable {
 
   // Fails it, from any thread, without blocking.
   void Stop(const absl::Status& cause);
-  // Takes in whom the watch has lost: the progress thread's, needs no token.
+  // Takes in whom the watch has lost; needs no token.
   void HearLosses();
   // "rank 3 (host a, pid 77)".
   std::string NameOf(int rank) const;
@@ -304,7 +304,7 @@ class Communicator : public Drivable {
   std::unique_ptr<Recorder> recorder_;
   // Once there was a Submit(), or from the start where there's a watch.
   ProgressThread* progress_thread_ = nullptr;
-  size_t heard_losses_ = 0;  // the progress thread's
+  std::atomic<size_t> heard_losses_ = 0;
 
   std::atomic<bool> token_ = false;
   std::atomic<int> waiters_ = 0;     // threads that wait without the token
@@ -322,6 +322,8 @@ class Communicator : public Drivable {
   bool armed_ = false;  // peers ring
   uint32_t quiet_rounds_ = 0;
   bool said_waiting_ = false;  // of the current collective
+  // Of a call that's over, where that one turns out to have failed.
+  std::optional<uint32_t> failed_sequence_;
   // Of this rank's last, and whether it may still be waited for in vain.
   uint32_t refused_sequence_ = 0;
   uint32_t refused_times_ = 0;

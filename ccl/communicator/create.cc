@@ -220,6 +220,14 @@ class ParentExchange : public Exchange {
   std::vector<int> members_;
 };
 
+// Shared memory watches by itself, over who it reaches.
+bool NeedsWatch(const Communicator::Parts& parts) {
+  const Routes& routes = parts.transports->routes();
+  return std::any_of(routes.begin(), routes.end(), [](const Route& route) {
+    return route.transport != nullptr && route.transport->traits().delivers;
+  });
+}
+
 // Of a communicator whose ranks have met.
 absl::StatusOr<JobWatch> WatchOver(Bootstrap* bootstrap, int64_t silence_ms) {
   const Membership& me = bootstrap->membership();
@@ -323,8 +331,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
       ChooseNetwork(founding.parts.topology, request.membership.rank, settings);
   BootstrapExchange exchange(bootstrap.get(), deadline);
   RETURN_IF_ERROR(Connect(&exchange, &founding));
-  // Within a node, shared memory watches.
-  if (founding.parts.topology.grid.nodes.size() > 1) {
+  if (NeedsWatch(founding.parts)) {
     ASSIGN_OR_RETURN(founding.parts.watch,
                      WatchOver(bootstrap.get(), settings.heartbeat_ms));
   }
@@ -370,7 +377,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
     hosts.push_back(parent->topology().hosts[member]);
   parts.topology = MakeTopology(std::move(hosts), parts.membership.rank);
   parts.network = parent->network();
-  if (parts.topology.grid.nodes.size() > 1) {
+  if (parent->watch().vigil != nullptr) {
     parts.watch.vigil = parent->watch().vigil;
     for (const int member : members)
       parts.watch.ranks.push_back(parent->watch().ranks[member]);

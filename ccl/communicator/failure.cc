@@ -61,9 +61,12 @@ void Communicator::Stop(const absl::Status& cause) {
 
 void Communicator::HearLosses() {
   const JobWatch& watch = parts_.watch;
-  if (watch.vigil == nullptr || watch.vigil->losses() == heard_losses_) return;
-  for (const Vigil::Loss& loss : watch.vigil->LossesFrom(heard_losses_)) {
-    ++heard_losses_;
+  if (watch.vigil == nullptr) return;
+  const size_t losses = watch.vigil->losses();
+  if (losses == heard_losses_.load(std::memory_order_relaxed)) return;
+  // Two threads may hear of the same one: the first cause stays.
+  for (const Vigil::Loss& loss :
+       watch.vigil->LossesFrom(heard_losses_.exchange(losses))) {
     const auto found =
         std::find(watch.ranks.begin(), watch.ranks.end(), loss.rank);
     if (found == watch.ranks.end()) continue;
@@ -232,6 +235,7 @@ void Communicator::Listen() {
     if (other == nullptr) continue;
     const Envelope* mine = CallOfSequence(*other);
     if (mine == nullptr || *mine == *other) continue;
+    failed_sequence_ = static_cast<uint32_t>(mine->words[0]);
     Fail(MismatchError({.rank = parts_.membership.rank, .envelope = *mine},
                        {.rank = rank, .envelope = *other}));
     return;
@@ -351,10 +355,10 @@ absl::Status Communicator::LeaveBuffers(const absl::Status& cause) {
 }
 
 void Communicator::TellPeers(const absl::Status& cause) {
-  health_->Tell(
-      {.origin = OriginOf(cause).value_or(parts_.membership.rank),
-       .sequence = current_ != nullptr ? current_->sequence : next_sequence_,
-       .cause = cause});
+  health_->Tell({.origin = OriginOf(cause).value_or(parts_.membership.rank),
+                 .sequence = failed_sequence_.value_or(
+                     current_ != nullptr ? current_->sequence : next_sequence_),
+                 .cause = cause});
 }
 
 void Communicator::End(const absl::Status& first_cause) {
