@@ -156,6 +156,38 @@ absl::Status Connect(Exchange* exchange, Founding* founding) {
   return VerdictOf(outcomes, parts.membership);
 }
 
+// While a split connects, nobody makes calls on the parent. If it fails then,
+// those who know leave, and the others needn't wait for them.
+class ParentGuard : public Drivable {
+ public:
+  static absl::StatusOr<std::unique_ptr<ParentGuard>> Over(
+      Communicator* parent) {
+    ASSIGN_OR_RETURN(ProgressThread * thread, ProgressThread::OfProcess());
+    auto guard = std::unique_ptr<ParentGuard>(new ParentGuard(parent, thread));
+    thread->Add(guard.get());
+    thread->Notify();
+    return guard;
+  }
+  ~ParentGuard() override { thread_->Remove(this); }
+
+  const std::atomic<bool>* failed() const { return &failed_; }
+
+  Drive DriveOnce() override {
+    parent_->Watch();
+    if (!parent_->failure().ok()) failed_.store(true);
+    return Drive::kIdle;
+  }
+  Drive PrepareSleep(std::vector<int>*) override { return Drive::kIdle; }
+
+ private:
+  ParentGuard(Communicator* parent, ProgressThread* thread)
+      : parent_(parent), thread_(thread) {}
+
+  Communicator* parent_;
+  ProgressThread* thread_;
+  std::atomic<bool> failed_ = false;
+};
+
 class BootstrapExchange : public Exchange {
  public:
   BootstrapExchange(Bootstrap* bootstrap, Deadline deadline)
@@ -351,9 +383,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
   const std::vector<int> members = MembersOf(choices, request.color);
   const auto me =
       std::find(members.begin(), members.end(), parent->membership().rank);
-  Founding founding{
-      .deadline = Deadline::After(request.settings.bootstrap_timeout_ms),
-      .abort = &parent->aborted()};
+  Founding founding{.deadline =
+                        Deadline::After(request.settings.bootstrap_timeout_ms)};
   Communicator::Parts& parts = founding.parts;
   parts.name = request.name;
   parts.settings = request.settings;
@@ -387,6 +418,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
       exchange.AllGather(model.ok() ? AgreementText(request.settings, *model)
                                     : ""));
   if (founding.refused.ok()) founding.refused = CheckAgreement(agreements);
+  const auto guard = ParentGuard::Over(parent);
+  if (guard.ok()) founding.abort = (*guard)->failed();
+  if (founding.refused.ok()) founding.refused = guard.status();
   RETURN_IF_ERROR(Connect(&exchange, &founding));
   return Communicator::Create(std::move(parts));
 }
