@@ -230,6 +230,13 @@ TRNCCL_EXPORT trncclResult_t trncclCommUserRank(trncclComm_t comm, int* rank);
 TRNCCL_EXPORT trncclResult_t trncclCommInfo(trncclComm_t comm,
                                             trncclCommInfo_t* info);
 
+/* For who checks arguments before it calls: tells the other ranks that this one
+ * has refused the collective that would be its next, and why, so that those who
+ * wait for it fail soon with `reason`, unless it's made within a second after
+ * all. What the library refuses itself, it tells by itself. */
+TRNCCL_EXPORT trncclResult_t trncclCommAnnounceRefusal(trncclComm_t comm,
+                                                       const char* reason);
+
 /* The deadline of calls made from now on; 0 and less are refused. */
 TRNCCL_EXPORT trncclResult_t trncclCommSetTimeout(trncclComm_t comm,
                                                   int64_t timeout_ms);

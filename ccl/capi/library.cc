@@ -204,6 +204,16 @@ trncclResult_t trncclCommDestroy(trncclComm_t comm) {
   return Returned(trnccl::Destroy(comm));
 }
 
+trncclResult_t trncclCommAnnounceRefusal(trncclComm_t comm,
+                                         const char* reason) {
+  const absl::StatusOr<trnccl::Communicator*> usable = trnccl::Usable(comm);
+  if (!usable.ok()) return Returned(usable.status());
+  if (reason == nullptr)
+    return Returned(NullArgument("trncclCommAnnounceRefusal"));
+  (*usable)->AnnounceRefusal(absl::InvalidArgumentError(reason));
+  return trncclSuccess;
+}
+
 trncclResult_t trncclCommAbort(trncclComm_t comm) {
   if (comm == nullptr) return Returned(NullArgument("trncclCommAbort"));
   return Returned(trnccl::Abort(comm));

@@ -94,7 +94,7 @@ Vigil::~Vigil() {
 }
 
 // The lock may be another thread's, which the child doesn't have.
-void Vigil::CloseInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+void Vigil::CloseInChild() {
   for (Neighbour& neighbour : neighbours_) neighbour.link.socket.Close();
 }
 

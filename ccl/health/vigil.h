@@ -82,18 +82,19 @@ class Vigil : public Drivable {
   explicit Vigil(Options options);
 
   // In a forked child, where no other thread is.
-  void CloseInChild();
+  void CloseInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS;
   friend class VigilsOfProcess;
 
-  // All with the lock.
-  void Look();
-  void Read(Neighbour& neighbour);
+  void Look() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Read(Neighbour& neighbour) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes one frame out of what was received; false if it isn't complete.
-  bool TakeFrame(Neighbour& neighbour);
-  void Lose(Neighbour& neighbour, const absl::Status& why);
+  bool TakeFrame(Neighbour& neighbour) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Lose(Neighbour& neighbour, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Notes a loss and passes it on, unless it's known.
-  void Note(const Loss& loss, const Neighbour* from);
-  bool Publish();
+  void Note(const Loss& loss, const Neighbour* from)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int rank_;
   const int ranks_;

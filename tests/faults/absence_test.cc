@@ -101,6 +101,23 @@ TEST(ARefusedCall, OfAGroupIsAnnounced) {
   });
 }
 
+TEST(ARefusedCall, OfAnotherLayerIsAnnouncedByIt) {
+  RunRanks({.ranks = 2}, [](trncclComm_t comm, int rank) {
+    EXPECT_CALL_OK(trncclCommAnnounceRefusal(comm, "tested"));
+    ASSERT_CALL_OK(Sum(comm));
+    if (rank == 1) {
+      EXPECT_CALL_OK(trncclCommAnnounceRefusal(comm, "a shape of its own"));
+      EXPECT_EQ(trncclCommAnnounceRefusal(comm, nullptr),
+                trncclInvalidArgument);
+      usleep(1'500'000);
+      return;
+    }
+    const Outcome outcome = OutcomeOf([&] { return Sum(comm); });
+    EXPECT_TRUE(Says(outcome, {"rank 1", "refused", "a shape of its own"}));
+    EXPECT_LT(outcome.took_ms, kSoonMs);
+  });
+}
+
 TEST(ARankThatLeft, EndsCallsThatItDoesNotMake) {
   std::atomic<int> done = 0;
   RunRanks({.ranks = 3}, [&](trncclComm_t comm, int rank) {

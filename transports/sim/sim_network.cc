@@ -82,12 +82,12 @@ std::shared_ptr<SimLink> SimNetwork::LinkOf(const LinkKey& key,
 }
 
 int64_t SimNetwork::DrawDelayNs() {
-  const auto up_to = [this](int64_t most) {
-    return most == 0 ? 0
-                     : static_cast<int64_t>(random_() %
-                                            static_cast<uint64_t>(most + 1));
-  };
-  int64_t delay_ns = up_to(weather_.delay_ns);
+  MutexLock lock(mutex_);
+  int64_t delay_ns = 0;
+  if (weather_.delay_ns > 0) {
+    delay_ns = static_cast<int64_t>(
+        random_() % static_cast<uint64_t>(weather_.delay_ns + 1));
+  }
   while (weather_.lost_per_1000 > 0 &&
          random_() % 1000 < static_cast<uint64_t>(weather_.lost_per_1000))
     delay_ns += weather_.resend_ns;
