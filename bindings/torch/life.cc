@@ -24,6 +24,8 @@ namespace {
 constexpr std::chrono::seconds kNewerAddress{3};
 // The least time that ranks get to find each other.
 constexpr std::chrono::milliseconds kLeastConnect{5000};
+// c10d's SHRINK_ABORT: calls under way needn't be waited for.
+constexpr int kShrinkAbort = 1;
 constexpr char kPatience[] = "TRNCCL_BOOTSTRAP_TIMEOUT_MS";
 
 std::vector<uint8_t> BytesOf(const trncclUniqueId& id) {
@@ -231,8 +233,9 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::merge(
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::shrink(
-    const std::vector<int64_t>& ranks_to_exclude, int /*flags*/,
+    const std::vector<int64_t>& ranks_to_exclude, int flags,
     const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+  if (flags == kShrinkAbort) abort();
   std::vector<int64_t> survivors;
   for (int64_t rank = 0; rank < getSize(); ++rank) {
     if (std::find(ranks_to_exclude.begin(), ranks_to_exclude.end(), rank) ==

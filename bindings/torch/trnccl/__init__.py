@@ -11,11 +11,12 @@ Nothing of it is loaded before a group is made.
 """
 
 import os
+import re
 
 from trnccl._autoload import autoload
 
-__all__ = ["dump_flight_record", "register", "set_launch_environment",
-           "version"]
+__all__ = ["dump_flight_record", "origin_of", "register",
+           "set_launch_environment", "version"]
 
 autoload()
 
@@ -56,6 +57,20 @@ def dump_flight_record(file: str | os.PathLike[str] | None = None) -> bytes:
         with open(file, "wb") as target:
             target.write(dump)
     return dump
+
+
+def origin_of(error: BaseException) -> int | None:
+    """The rank that a call's error began with, in the numbers of its group.
+
+    None if the error doesn't tell. To go on without a rank that was lost:
+
+        except dist.DistBackendError as error:
+            if (lost := trnccl.origin_of(error)) is None:
+                raise
+            group = dist.shrink_group([lost], group)
+    """
+    found = re.search(r"origin: rank (\d+)", str(error))
+    return None if found is None else int(found[1])
 
 
 def set_launch_environment() -> None:
