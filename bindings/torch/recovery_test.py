@@ -6,6 +6,7 @@ others go on or end by themselves; no process stays."""
 
 import testing  # First: it finds Python and the package.
 
+import datetime
 import multiprocessing
 import os
 import pathlib
@@ -27,6 +28,7 @@ _KILLED = -signal.SIGKILL
 _TORCHRUN = "--under-torchrun"
 _MARK = "RECOVERY_TEST_OF"
 _STEPS = 8
+_SOON = datetime.timedelta(seconds=1)
 
 
 def check_sum(group, ranks, what):
@@ -41,15 +43,15 @@ def die():
 
 
 def notice(group, lost):
-    """Calls of the group fail, soon, and name the rank, which it returns."""
+    """Calls of the group fail, soon, and name the rank; returns the error."""
     began = time.monotonic()
     try:
         while True:
             dist.all_reduce(torch.ones(5000), group=group)
     except dist.DistBackendError as error:
-        assert trnccl.origin_of(error) == lost, error
+        assert f"origin: rank {lost} " in str(error), error
         assert time.monotonic() - began < _PATIENCE_S / 2, error
-    return lost
+        return error
 
 
 def shrinks(rank, size, victim):
@@ -58,7 +60,9 @@ def shrinks(rank, size, victim):
     dist.barrier()
     if rank == victim:
         die()
-    dist.shrink_group([notice(None, victim)])
+    lost = trnccl.lost_ranks(notice(None, victim))
+    assert lost == [victim], lost
+    dist.shrink_group(lost)
     assert dist.get_world_size() == size - 1
     assert dist.get_rank() == left.index(rank)
     check_sum(None, left, "the others")
@@ -74,9 +78,34 @@ def shrinks_twice(rank, size):
         dist.barrier()
         if rank == victim:
             die()
-        dist.shrink_group([notice(None, left.index(victim))])
+        dist.shrink_group(
+            trnccl.lost_ranks(notice(None, left.index(victim))))
         left.remove(victim)
         check_sum(None, left, f"without {victim}")
+
+
+def shrinks_by_two(rank, size):
+    """Lost at once: each of the others may have been told of either."""
+    del size
+    dist.barrier()
+    if rank in (1, 4):
+        die()
+    try:
+        while True:
+            dist.all_reduce(torch.ones(5000))
+    except dist.DistBackendError as error:
+        lost = trnccl.lost_ranks(error, patience=_SOON)
+    assert lost == [1, 4], lost
+    dist.shrink_group(lost)
+    check_sum(None, [0, 2, 3], "the others")
+
+
+def misses_nobody(rank, size):
+    """A call that failed for another reason has lost none."""
+    del size
+    group = dist.new_group()
+    error = dist.DistBackendError(f"{rank} of its own")
+    assert trnccl.lost_ranks(error, group) == []
 
 
 def keeps_other_groups(rank, size):
@@ -241,6 +270,12 @@ class Losses(testing.RanksTest):
     def test_one_is_lost_after_another(self):
         self.run_body(shrinks_twice, 4, {1: _KILLED, 2: _KILLED})
 
+    def test_several_are_lost_at_once(self):
+        self.run_body(shrinks_by_two, 5, {1: _KILLED, 4: _KILLED})
+
+    def test_none_is_lost_when_all_come(self):
+        self.run_body(misses_nobody, 3, {})
+
     def test_other_groups_go_on(self):
         self.run_body(keeps_other_groups, 4, {1: _KILLED})
 
@@ -273,7 +308,7 @@ class Losses(testing.RanksTest):
             folder = pathlib.Path(name)
             for rank in (0, 2):
                 error = (folder / f"error_{rank}").read_text()
-                self.assertEqual(trnccl.origin_of(Exception(error)), 1, error)
+                self.assertIn("origin: rank 1 ", error)
             for rank in range(size):
                 begun, total = (folder / f"done_{rank}").read_text().split("; ")
                 self.assertGreater(int(begun), 0)

@@ -90,14 +90,15 @@ class Job:
 
 
 def shrink(rank: int, step: int, error: dist.DistBackendError) -> None:
-    """Makes the default group one without the rank that the error names."""
-    lost = trnccl.origin_of(error)
-    if lost is None:
+    """Makes the default group one without the rank that was lost."""
+    noticed_at = time.monotonic()
+    lost = trnccl.lost_ranks(error)
+    if not lost:
         raise error
     died_at = float(dist.group.WORLD.get_group_store().get(DIED_AT))
-    print(f"rank {rank}: lost rank {lost} at step {step}, noticed within "
-          f"{1000 * (time.monotonic() - died_at):.0f} ms", flush=True)
-    dist.shrink_group([lost])
+    print(f"rank {rank}: lost rank {lost[0]} at step {step}, noticed within "
+          f"{1000 * (noticed_at - died_at):.0f} ms", flush=True)
+    dist.shrink_group(lost)
 
 
 def check(job: Job, options: argparse.Namespace) -> None:

@@ -10,13 +10,17 @@ Installed, it registers itself at `import torch`:
 Nothing of it is loaded before a group is made.
 """
 
+import datetime
 import os
-import re
+from typing import TYPE_CHECKING
 
 from trnccl._autoload import autoload
 
-__all__ = ["dump_flight_record", "origin_of", "register",
+__all__ = ["dump_flight_record", "lost_ranks", "register",
            "set_launch_environment", "version"]
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
 
 autoload()
 
@@ -59,18 +63,25 @@ def dump_flight_record(file: str | os.PathLike[str] | None = None) -> bytes:
     return dump
 
 
-def origin_of(error: BaseException) -> int | None:
-    """The rank that a call's error began with, in the numbers of its group.
+def lost_ranks(
+        error: BaseException, group: "dist.ProcessGroup | None" = None,
+        patience: datetime.timedelta = datetime.timedelta(seconds=10)
+) -> list[int]:
+    """The ranks that a group goes on without, the same list on all the others.
 
-    None if the error doesn't tell. To go on without a rank that was lost:
+    To be called by each of them when a call of the group has failed by `error`.
+    Who doesn't come within `patience` is lost, and at once the rank that the
+    error names, if nobody else is missing. Once a group; they agree by its
+    store, which must be kept by a process that's still there.
 
         except dist.DistBackendError as error:
-            if (lost := trnccl.origin_of(error)) is None:
-                raise
-            group = dist.shrink_group([lost], group)
+            group = dist.shrink_group(trnccl.lost_ranks(error, group), group)
+
+    The ranks are numbered as in the group. The list is empty if all came.
     """
-    found = re.search(r"origin: rank (\d+)", str(error))
-    return None if found is None else int(found[1])
+    from trnccl import _recovery
+
+    return _recovery.agree(group, error, patience)
 
 
 def set_launch_environment() -> None:
