@@ -52,9 +52,13 @@ class Examples(unittest.TestCase):
 
     def run_ranks(self, ranks, script, *arguments):
         """Returns the exit code and all that was printed."""
-        done = subprocess.run(
+        return self.run_program(
             [TOP / ".venv" / "bin" / "torchrun", "--nproc-per-node",
-             str(ranks), HERE / script, "--output", self.output, *arguments],
+             str(ranks)], script, *arguments)
+
+    def run_program(self, launcher, script, *arguments):
+        done = subprocess.run(
+            [*launcher, HERE / script, "--output", self.output, *arguments],
             env=dict(os.environ, PYTHONPATH=str(self.packages),
                      OMP_NUM_THREADS="1"),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -111,6 +115,19 @@ class Examples(unittest.TestCase):
         self.trains_alike(2, "pipeline.py", "--steps", "8")
         self.trains_alike(3, "pipeline.py", "--steps", "8", "--schedule",
                           "gpipe")
+
+    def test_a_job_goes_on_after_a_rank_was_killed(self):
+        for ranks, victim in ((4, 1), (2, 0)):
+            code, text = self.run_program(
+                [TOP / ".venv" / "bin" / "python"], "survive_a_loss.py",
+                "--steps", "8", "--ranks", str(ranks), "--kill-rank",
+                str(victim), "--at-step", "4")
+            self.assertEqual(code, 0)
+            noticed = re.findall(rf"lost rank {victim} at step 4, noticed",
+                                 text)
+            self.assertEqual(len(noticed), ranks - 1)
+            self.assertIn(f"right: {ranks - 1} ranks end with the same", text)
+            self.draws("survive_a_loss.py")
 
 
 if __name__ == "__main__":

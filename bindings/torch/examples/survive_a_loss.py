@@ -7,10 +7,10 @@
 
 It starts its ranks itself, and keeps the store that they meet by: torchrun
 would end them all with the first. They train a model by DDP. Before the given
-step one kills itself by SIGKILL. The others are told so by the call that they
-are in; they shrink the group, take weights and optimizer from the lowest rank
-that is left, and repeat the step with larger shares of its batch. So the losses
-must be those that one process sees, and all ranks' weights the same.
+step one kills itself by SIGKILL. The call that the others are in tells them.
+They shrink the group, take weights and optimizer from the lowest rank that is
+left, and repeat the step with larger shares of its batch. So the losses must be
+those that one process sees, and all ranks' weights the same.
 """
 
 import argparse

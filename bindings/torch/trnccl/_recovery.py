@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) The trnccl Authors
-"""Which ranks of a group are lost, as those that are left agree by its store."""
+"""Which ranks of a group are lost: the others agree on it, by its store."""
 
 import datetime
 import re
