@@ -110,7 +110,8 @@ def check(job: Job, options: argparse.Namespace) -> None:
         common.check(torch.equal(lowest, highest),
                      f"{dist.get_world_size()} ranks end with the same weights")
         alone = language.Trainer(language.build_model(options.seed), options)
-        language.compare(job.losses, f"DDP, a rank lost at {options.at_step}",
+        language.compare(job.losses,
+                         f"DDP, a rank lost after step {options.at_step}",
                          alone, options.output / "survive_a_loss.png")
 
 
