@@ -101,11 +101,18 @@ def shrinks_by_two(rank, size):
 
 
 def misses_nobody(rank, size):
-    """A call that failed for another reason has lost none."""
-    del size
-    group = dist.new_group()
+    """A call that failed for another reason has lost none, nor has a group of
+    the same name that the store knew before."""
+    store = c10d._get_default_store()
     error = dist.DistBackendError(f"{rank} of its own")
-    assert trnccl.lost_ranks(error, group) == []
+    for absent in (None, 2, None):
+        if rank != absent:
+            lost = trnccl.lost_ranks(error, patience=_SOON)
+            assert lost == [r for r in range(size) if r == absent], lost
+        dist.barrier()
+        dist.destroy_process_group()
+        dist.init_process_group("neuron", store=store, rank=rank,
+                                world_size=size, timeout=testing.TIMEOUT)
 
 
 def keeps_other_groups(rank, size):

@@ -3,9 +3,12 @@
 """Which ranks of a group are lost: the others agree on it, by its store."""
 
 import datetime
+import json
 import re
 import time
+from typing import Any
 
+import torch
 import torch.distributed as dist
 
 _POLL_S = 0.01
@@ -23,8 +26,10 @@ def agree(group: dist.ProcessGroup | None, error: BaseException,
     group = group or dist.group.WORLD
     assert group is not None, "init_process_group() hasn't been called"
     suspect = _origin_of(error)
-    # A group that has lost a rank stays so: it's asked about once.
-    prefix = f"trnccl_lost_ranks/{group.group_name}/"
+    # Unlike the group's name, no other that the store knew had this.
+    backend: Any = group._get_backend(torch.device("cpu"))
+    name = json.loads(backend.dump_calls())["communicator"]
+    prefix = f"trnccl_lost_ranks/{name}/"
     store = group.get_group_store()
     store.set(f"{prefix}{group.rank()}", "here")
     verdict = prefix + "verdict"
