@@ -90,7 +90,7 @@ class SimTransport final : public Transport {
 
   SimLink& Out(LinkId link) { return *outgoing_[link.index]; }
 
-  SimLink::Times DrawTimes() {
+  SimLink::Times DrawTimes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(network_.mutex()) {
     return {.now_ns = network_.now_ns(), .delay_ns = network_.DrawDelayNs()};
   }
 

@@ -82,7 +82,6 @@ std::shared_ptr<SimLink> SimNetwork::LinkOf(const LinkKey& key,
 }
 
 int64_t SimNetwork::DrawDelayNs() {
-  MutexLock lock(mutex_);
   int64_t delay_ns = 0;
   if (weather_.delay_ns > 0) {
     delay_ns = static_cast<int64_t>(

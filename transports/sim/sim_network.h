@@ -91,9 +91,9 @@ class SimNetwork {
                                   const SimLinkForm& form);
 
   // Links are used under the network's lock.
-  Mutex& mutex() { return mutex_; }
+  Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
   // A time that a message or some news takes. Needs the lock.
-  int64_t DrawDelayNs();
+  int64_t DrawDelayNs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Whether the observer knows by now that the rank has died.
   bool KnowsDeath(int observer, int rank);
