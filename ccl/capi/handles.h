@@ -115,4 +115,7 @@ trncclResult_t IssueCollective(trncclComm* comm, const CollectiveCall& call,
 trncclResult_t IssueTransfer(trncclComm* comm, const Transfer& transfer,
                              trncclStatus_t* status, trncclRequest_t* request);
 
+// What a function that was given none gets.
+absl::Status NullArgument(const char* call);
+
 }  // namespace trnccl

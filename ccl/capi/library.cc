@@ -24,11 +24,6 @@
 namespace trnccl {
 namespace {
 
-absl::Status NullArgument(const char* call) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(call, ": an argument is null"));
-}
-
 template <typename Element>
 Element Load(const void* from) {
   Element element;

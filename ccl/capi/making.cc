@@ -195,11 +195,6 @@ absl::Status Grow(trncclComm* parent, const trncclUniqueId* id, int ranks,
   return absl::OkStatus();
 }
 
-absl::Status NullArgument(const char* call) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(call, ": an argument is null"));
-}
-
 }  // namespace
 }  // namespace trnccl
 

@@ -225,6 +225,8 @@ class Communicator : public Drivable {
 
   // Fails it, from any thread, without blocking.
   void Stop(const absl::Status& cause);
+  // The cause of the failure from now on: this one, unless there's one.
+  void KeepFirst(const absl::Status& cause);
   // Takes in whom the watch has lost; needs no token.
   void HearLosses();
   // "rank 3 (host a, pid 77)".

@@ -150,8 +150,6 @@ absl::Status Connect(Exchange* exchange, Founding* founding) {
       .slice_bytes = mine.ok() ? parts.transports->slice_bytes() : 0};
   ASSIGN_OR_RETURN(std::vector<std::string> outcomes,
                    exchange->AllGather(OutcomeText(outcome)));
-  // Who's alone sends nothing, and its transports say no length of messages.
-  if (parts.membership.ranks == 1) return mine;
   parts.slice_bytes = CommonSlice(outcomes);
   return VerdictOf(outcomes, parts.membership);
 }
@@ -260,12 +258,16 @@ bool NeedsWatch(const Communicator::Parts& parts) {
   });
 }
 
+std::vector<int> AllRanks(const Membership& membership) {
+  std::vector<int> ranks(static_cast<size_t>(membership.ranks));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 // Of a communicator whose ranks have met.
 absl::StatusOr<JobWatch> WatchOver(Bootstrap* bootstrap, int64_t silence_ms) {
   const Membership& me = bootstrap->membership();
-  JobWatch watch;
-  watch.ranks.resize(static_cast<size_t>(me.ranks));
-  std::iota(watch.ranks.begin(), watch.ranks.end(), 0);
+  JobWatch watch{.ranks = AllRanks(me)};
   ASSIGN_OR_RETURN(watch.vigil, Vigil::Start({.tree = bootstrap->TakeTree(),
                                               .rank = me.rank,
                                               .ranks = me.ranks,
@@ -427,9 +429,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> SplitCommunicator(
 
 absl::StatusOr<std::vector<std::string>> GatherTexts(Communicator* communicator,
                                                      const std::string& mine) {
-  std::vector<int> all(static_cast<size_t>(communicator->membership().ranks));
-  std::iota(all.begin(), all.end(), 0);
-  return ParentExchange(communicator, std::move(all)).AllGather(mine);
+  return ParentExchange(communicator, AllRanks(communicator->membership()))
+      .AllGather(mine);
 }
 
 }  // namespace trnccl

@@ -47,16 +47,20 @@ constexpr int64_t kAnswerNs = 500'000'000;
 }  // namespace
 
 void Communicator::Stop(const absl::Status& cause) {
-  {
-    MutexLock lock(mutex_);
-    if (failure_.ok()) failure_ = cause;
-  }
-  failed_.store(true);
+  KeepFirst(cause);
   if (TryAcquire()) {
     CheckClocks();
     Release();
   }
   parts_.sleepers->WakeAll();
+}
+
+void Communicator::KeepFirst(const absl::Status& cause) {
+  {
+    MutexLock lock(mutex_);
+    if (failure_.ok()) failure_ = cause;
+  }
+  failed_.store(true);
 }
 
 void Communicator::HearLosses() {
@@ -71,10 +75,10 @@ void Communicator::HearLosses() {
         std::find(watch.ranks.begin(), watch.ranks.end(), loss.rank);
     if (found == watch.ranks.end()) continue;
     const auto rank = static_cast<int>(found - watch.ranks.begin());
-    Stop(WithOrigin(absl::UnavailableError(absl::StrCat(
-                        "rank ", parts_.membership.rank, ": ", NameOf(rank),
-                        " ", loss.reason, "; origin: ", NameOf(rank))),
-                    rank));
+    Stop(Named(WithOrigin(absl::UnavailableError(absl::StrCat(
+                              "rank ", parts_.membership.rank, ": ",
+                              NameOf(rank), " ", loss.reason)),
+                          rank)));
   }
 }
 
@@ -322,13 +326,8 @@ absl::Status Communicator::Named(const absl::Status& status) const {
 }
 
 void Communicator::Fail(const absl::Status& status) {
-  absl::Status cause;
-  {
-    MutexLock lock(mutex_);
-    if (failure_.ok()) failure_ = status;
-    cause = failure_;
-  }
-  failed_.store(true);
+  KeepFirst(status);
+  const absl::Status cause = failure();
   TellPeers(cause);
   recorder_->FailAll(cause);
   End(cause);
