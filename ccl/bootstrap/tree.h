@@ -35,8 +35,9 @@ struct TreeFrame {
     kDown = 2,
     kError = 3,
     // Between exchanges, of ccl/health/vigil.h.
-    kLost = 4,
-    kLeft = 5,
+    kLost = 4,      // a process was lost
+    kLeft = 5,      // the sender leaves in order
+    kDeparted = 6,  // a rank has ended one of its communicators
   };
 
   Kind kind = Kind::kUp;

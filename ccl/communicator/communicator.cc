@@ -78,8 +78,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
                            .slice_bytes = made.slice_bytes,
                            .lanes = made.collective_lanes};
   ASSIGN_OR_RETURN(communicator->planner_, Planner::Create(options));
-  if (made.watch.vigil != nullptr)
+  if (made.watch.vigil != nullptr) {
+    made.watch.vigil->Attend(made.cookie);
     RETURN_IF_ERROR(communicator->UseProgressThread());
+  }
   return communicator;
 }
 
@@ -132,11 +134,12 @@ Communicator::~Communicator() {
   // Leaving is no failure. Who couldn't be told of one has a last chance to be.
   const absl::Status cause = failure();
   if (cause.ok()) {
-    health_->SayLeft(current_ != nullptr ? current_->sequence : next_sequence_);
-    SendOff();
+    Leave(current_ != nullptr ? current_->sequence : next_sequence_);
   } else {
     TellPeers(cause);
   }
+  if (parts_.watch.vigil != nullptr)
+    parts_.watch.vigil->Unattend(parts_.cookie);
   End(cause.ok() ? absl::AbortedError("the communicator was destroyed")
                  : cause);
   Tell(std::exchange(notices_, {}));

@@ -234,6 +234,10 @@ class Communicator : public Drivable {
   // Looks at failures and deadlines.
   void CheckClocks();
   void CheckDeadline(Operation* operation, int64_t now_ns);
+  // Tells the peers that this rank makes no collective from `sequence` on.
+  void Leave(uint32_t sequence);
+  // Takes in who has left on other nodes.
+  void HearDepartures();
   // Looks for peers that won't do their part of what this rank is at.
   void CheckPeers(int64_t now_ns);
   // Why the peer won't, or OK.
@@ -330,6 +334,7 @@ class Communicator : public Drivable {
   uint32_t refused_sequence_ = 0;
   uint32_t refused_times_ = 0;
   bool sent_notices_ = false;
+  size_t heard_departures_ = 0;
   absl::Status verdict_;  // once peers have answered
   int64_t answers_until_ns_ = 0;
   uint32_t next_sequence_;

@@ -113,8 +113,34 @@ void Communicator::CheckClocks() {
   if (verdict_.ok()) CheckPeers(now_ns);
 }
 
+void Communicator::Leave(uint32_t sequence) {
+  health_->SayLeft(sequence);
+  const JobWatch& watch = parts_.watch;
+  if (watch.vigil != nullptr) {
+    watch.vigil->Depart({.cookie = parts_.cookie,
+                         .rank = watch.ranks[parts_.membership.rank],
+                         .sequence = sequence});
+  }
+  SendOff();
+}
+
+void Communicator::HearDepartures() {
+  const JobWatch& watch = parts_.watch;
+  if (watch.vigil == nullptr || watch.vigil->departures() == heard_departures_)
+    return;
+  heard_departures_ = watch.vigil->departures();
+  for (const auto& departure : watch.vigil->DeparturesFrom(parts_.cookie)) {
+    const auto found =
+        std::find(watch.ranks.begin(), watch.ranks.end(), departure.rank);
+    if (found == watch.ranks.end()) continue;
+    health_->HearLeft(static_cast<int>(found - watch.ranks.begin()),
+                      departure.sequence);
+  }
+}
+
 void Communicator::CheckPeers(int64_t now_ns) {
   if (current_ == nullptr && transfers_.empty()) return;
+  HearDepartures();
   for (int rank = 0; rank < parts_.membership.ranks; ++rank) {
     const absl::Status why = WontCome(rank, now_ns);
     if (why.ok()) continue;

@@ -109,7 +109,17 @@ void Health::SayRefused(const Refusal& refusal) {
 void Health::SayLeft(uint32_t sequence) {
   Envelope envelope = Seal(cookie_, Kind::kLeft);
   envelope.words[1] = sequence;
-  SayToAll(&Peer::link, envelope, "");
+  for (const Peer& peer : peers_) {
+    if (peer.transport == nullptr || peer.transport->traits().delivers)
+      continue;
+    static_cast<void>(Send(peer.transport, peer.link, envelope, ""));
+  }
+}
+
+void Health::HearLeft(int rank, uint32_t sequence) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (peer.leaving.has_value()) return;
+  peer.leaving = {.sequence = sequence, .heard_ns = NowNs()};
 }
 
 void Health::SayToAll(LinkId Peer::*link, const Envelope& envelope,

@@ -72,9 +72,12 @@ class Health {
   };
   void SayRefused(const Refusal& refusal);
 
-  // Tells all peers that this rank has ended its communicator in order: it
-  // makes no call from `sequence` on.
+  // Tells the peers of the node that this rank has ended its communicator in
+  // order: it makes no call from `sequence` on. Those of other nodes learn of
+  // it by the watch (vigil.h): a message may cost a connection to each.
   void SayLeft(uint32_t sequence);
+  // What the watch has heard.
+  void HearLeft(int rank, uint32_t sequence);
 
   // Takes in what peers have said. A few loads a peer if that's nothing.
   void Listen();

@@ -31,6 +31,14 @@ TreeFrame FrameOf(const Vigil::Loss& loss) {
   return {TreeFrame::Kind::kLost, 0, writer.bytes()};
 }
 
+TreeFrame FrameOf(const Vigil::Departure& departure) {
+  WireWriter writer;
+  writer.U32(departure.cookie);
+  writer.U32(static_cast<uint32_t>(departure.rank));
+  writer.U32(departure.sequence);
+  return {TreeFrame::Kind::kDeparted, 0, writer.bytes()};
+}
+
 }  // namespace
 
 // All that there are, for a fork: none is made or ends amid one.
@@ -85,12 +93,8 @@ Vigil::~Vigil() {
   progress_thread_->Remove(this);
   VigilsOfProcess::Remove(this);
   MutexLock lock(mutex_);
-  const TreeFrame left{TreeFrame::Kind::kLeft, 0, ""};
-  for (const Neighbour& neighbour : neighbours_) {
-    if (!neighbour.link.socket.is_open()) continue;
-    // Who can't be told sees the end of the link.
-    SendFrameTo(neighbour.link, left, {Deadline::After(0)}).IgnoreError();
-  }
+  // Who can't be told sees the end of the link.
+  PassOn({TreeFrame::Kind::kLeft, 0, ""}, nullptr);
 }
 
 // The lock may be another thread's, which the child doesn't have.
@@ -170,16 +174,67 @@ bool Vigil::TakeFrame(Neighbour& neighbour) {
     neighbour.link.socket.Close();
     return false;
   }
-  const uint32_t rank = reader.U32();
-  const std::string_view reason = reader.Text(kMaxReasonBytes);
+  const std::string_view word = std::string_view(body).substr(
+      std::min(body.size(), sizeof(uint8_t) + sizeof(uint32_t)));
   // Of other kinds: an exchange's error, from who failed to make its
   // communicator and ends the link.
-  if (kind != TreeFrame::Kind::kLost || !reader.Finished() ||
-      rank >= known_.size())
-    return true;
-  Note({.rank = static_cast<int>(rank), .reason = std::string(reason)},
-       &neighbour);
+  if (kind == TreeFrame::Kind::kLost) TakeLoss(word, neighbour);
+  if (kind == TreeFrame::Kind::kDeparted) TakeDeparture(word, neighbour);
   return true;
+}
+
+void Vigil::TakeLoss(std::string_view word, const Neighbour& from) {
+  WireReader reader(word);
+  const uint32_t rank = reader.U32();
+  const std::string_view reason = reader.Text(kMaxReasonBytes);
+  if (!reader.Finished() || rank >= known_.size()) return;
+  Note({.rank = static_cast<int>(rank), .reason = std::string(reason)}, &from);
+}
+
+void Vigil::TakeDeparture(std::string_view word, const Neighbour& from) {
+  WireReader reader(word);
+  Departure departure{.cookie = reader.U32()};
+  const uint32_t rank = reader.U32();
+  departure.sequence = reader.U32();
+  if (!reader.Finished() || rank >= known_.size()) return;
+  departure.rank = static_cast<int>(rank);
+  PassOn(FrameOf(departure), &from);
+  const auto attended = departures_.find(departure.cookie);
+  // No more than there are ranks, whatever a peer says.
+  if (attended == departures_.end() || attended->second.size() >= known_.size())
+    return;
+  attended->second.push_back(departure);
+  departed_.fetch_add(1, std::memory_order_release);
+  progress_thread_->Notify();
+}
+
+void Vigil::Depart(const Departure& departure) {
+  MutexLock lock(mutex_);
+  PassOn(FrameOf(departure), nullptr);
+}
+
+void Vigil::Attend(uint32_t cookie) {
+  MutexLock lock(mutex_);
+  departures_.try_emplace(cookie);
+}
+
+void Vigil::Unattend(uint32_t cookie) {
+  MutexLock lock(mutex_);
+  departures_.erase(cookie);
+}
+
+std::vector<Vigil::Departure> Vigil::DeparturesFrom(uint32_t cookie) const {
+  MutexLock lock(mutex_);
+  const auto attended = departures_.find(cookie);
+  return attended == departures_.end() ? std::vector<Departure>()
+                                       : attended->second;
+}
+
+void Vigil::PassOn(const TreeFrame& frame, const Neighbour* from) {
+  for (const Neighbour& neighbour : neighbours_) {
+    if (&neighbour == from || !neighbour.link.socket.is_open()) continue;
+    SendFrameTo(neighbour.link, frame, {Deadline::After(0)}).IgnoreError();
+  }
 }
 
 void Vigil::Lose(Neighbour& neighbour, const absl::Status& why) {
@@ -199,11 +254,7 @@ void Vigil::Note(const Loss& loss, const Neighbour* from) {
   // Who's told that it's lost itself knows better.
   if (loss.rank == rank_ || known_[static_cast<size_t>(loss.rank)]) return;
   known_[static_cast<size_t>(loss.rank)] = true;
-  const TreeFrame frame = FrameOf(loss);
-  for (const Neighbour& neighbour : neighbours_) {
-    if (&neighbour == from || !neighbour.link.socket.is_open()) continue;
-    SendFrameTo(neighbour.link, frame, {Deadline::After(0)}).IgnoreError();
-  }
+  PassOn(FrameOf(loss), from);
   pending_.push_back({.loss = loss, .due_ns = NowNs() + kLastWordsNs});
   progress_thread_->Notify();
 }

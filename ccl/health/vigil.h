@@ -24,6 +24,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -60,6 +61,24 @@ class Vigil : public Drivable {
   // Does the progress thread's part, for who can't wait for it.
   void LookNow();
 
+  // That a rank has ended one communicator in order and makes no collective on
+  // it from `sequence` on.
+  struct Departure {
+    uint32_t cookie = 0;  // the communicator's
+    int rank = 0;
+    uint32_t sequence = 0;
+  };
+  // Tells everyone.
+  void Depart(const Departure& departure);
+  // Departures from a communicator are kept while it's attended.
+  void Attend(uint32_t cookie);
+  void Unattend(uint32_t cookie);
+  // How many were kept, of all communicators.
+  size_t departures() const {
+    return departed_.load(std::memory_order_acquire);
+  }
+  std::vector<Departure> DeparturesFrom(uint32_t cookie) const;
+
   // How many there have been; those from the `first` on, in the order in which
   // this rank learned of them.
   size_t losses() const { return published_.load(std::memory_order_acquire); }
@@ -89,6 +108,13 @@ class Vigil : public Drivable {
   void Read(Neighbour& neighbour) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes one frame out of what was received; false if it isn't complete.
   bool TakeFrame(Neighbour& neighbour) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeLoss(std::string_view word, const Neighbour& from)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeDeparture(std::string_view word, const Neighbour& from)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells all neighbours but one, which may be null.
+  void PassOn(const TreeFrame& frame, const Neighbour* from)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Lose(Neighbour& neighbour, const absl::Status& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Notes a loss and passes it on, unless it's known.
@@ -101,12 +127,15 @@ class Vigil : public Drivable {
   const int64_t silence_ms_;
   ProgressThread* progress_thread_ = nullptr;
   std::atomic<size_t> published_ = 0;
+  std::atomic<size_t> departed_ = 0;
   std::atomic<bool> look_ = true;
   mutable Mutex mutex_;
   std::vector<Neighbour> neighbours_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> known_ ABSL_GUARDED_BY(mutex_);  // lost, by rank
   std::vector<Pending> pending_ ABSL_GUARDED_BY(mutex_);
   std::vector<Loss> losses_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, std::vector<Departure>> departures_
+      ABSL_GUARDED_BY(mutex_);  // by cookie
 };
 
 }  // namespace trnccl

@@ -97,6 +97,27 @@ TEST_F(VigilTest, WhatOthersFoundOutIsToldToAll) {
   EXPECT_EQ(vigils_[2]->losses(), 0u);  // it knows better
 }
 
+TEST_F(VigilTest, ADepartureIsToldToWhoAttendsToItsCommunicator) {
+  StartAllBut(-1);
+  for (const int rank : {0, 1}) vigils_[rank]->Attend(7);
+  vigils_[0]->Attend(8);
+  vigils_[3]->Depart({.cookie = 7, .rank = 3, .sequence = 12});
+  for (const int rank : {0, 1}) {
+    const Deadline deadline = Deadline::After(kPatienceMs);
+    while (vigils_[rank]->departures() == 0 && !deadline.expired())
+      usleep(1'000);
+    const auto departures = vigils_[rank]->DeparturesFrom(7);
+    ASSERT_EQ(departures.size(), 1u) << rank;
+    EXPECT_EQ(departures[0].rank, 3);
+    EXPECT_EQ(departures[0].sequence, 12u);
+  }
+  EXPECT_TRUE(vigils_[0]->DeparturesFrom(8).empty());
+  EXPECT_TRUE(vigils_[2]->DeparturesFrom(7).empty());
+  vigils_[0]->Unattend(7);
+  EXPECT_TRUE(vigils_[0]->DeparturesFrom(7).empty());
+  EXPECT_EQ(vigils_[0]->losses(), 0u);
+}
+
 TEST_F(VigilTest, GarbageIsTheSendersLoss) {
   StartAllBut(3);
   const std::string garbage(100, '\xff');
