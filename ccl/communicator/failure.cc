@@ -304,10 +304,9 @@ void Communicator::FailInCall(const absl::Status& status) {
 }
 
 absl::Status Communicator::DeathOr(const absl::Status& status) {
-  if (parts_.watch.vigil != nullptr && !OriginOf(status).has_value())
-    return LossOr(status);
-  // A disagreement is a cause of its own.
-  if (absl::IsUnavailable(status)) return status;
+  // A disagreement is a cause of its own; so is a wire's error, but for the
+  // death that may have broken it.
+  if (absl::IsUnavailable(status)) return LossOr(status);
   const int64_t until_ns = NowNs() + kDyingNs;
   do {
     // Waking up makes transports look at once whether their peers live.
@@ -320,7 +319,8 @@ absl::Status Communicator::DeathOr(const absl::Status& status) {
 }
 
 absl::Status Communicator::LossOr(const absl::Status& status) {
-  if (!absl::IsUnavailable(status)) return status;
+  if (parts_.watch.vigil == nullptr || OriginOf(status).has_value())
+    return status;
   const int64_t until_ns = NowNs() + kWordOfDeathNs;
   while (!failed_.load() && NowNs() < until_ns) {
     // This may be the thread that would look otherwise.
