@@ -82,6 +82,11 @@ class TickDates {
   int64_t offset_ns_;  // from the monotonic clock to the date
 };
 
+// What a slot says, where its numbers are known to be in range. Whether it was
+// whole is the caller's to find out, by the stamp.
+LoggedCall LoggedFrom(const CallSlot& slot, const CallRingHeader& header,
+                      const TickDates& dates);
+
 // Bytes that each rank's call reads and writes, in elements.
 struct CallSizes {
   uint64_t input = 0;

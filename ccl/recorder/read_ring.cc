@@ -22,6 +22,7 @@ using Slots = std::unique_ptr<CallSlot[]>;
 constexpr int32_t kMostRanks = 1 << 20;  // that a report may be about
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr auto kAcquire = std::memory_order_acquire;
 
 // Printable, so that it does nothing to a terminal.
 template <size_t kBytes>
@@ -70,24 +71,6 @@ bool IsWritable(const CallSlot& slot) {
          slot.algorithm.load(kRelaxed) < kMostAlgorithms;
 }
 
-LoggedCall LoggedFrom(const CallSlot& slot, const CallRingHeader& header,
-                      const TickDates& dates) {
-  return {
-      .call = slot.stamp.load(kRelaxed) / 2 - 1,
-      .kind = slot.kind.load(kRelaxed),
-      .type = slot.type.load(kRelaxed),
-      .op = slot.op.load(kRelaxed),
-      .state = slot.state.load(kRelaxed),
-      .count = slot.count.load(kRelaxed),
-      .peer = slot.peer.load(kRelaxed),
-      .tag = slot.tag.load(kRelaxed),
-      .sequence = slot.sequence.load(kRelaxed),
-      .algorithm = PlainText(header.algorithms[slot.algorithm.load(kRelaxed)]),
-      .created_ns = dates.DateNs(slot.created_ticks.load(kRelaxed)),
-      .started_ns = dates.DateOr0(slot.started_ticks.load(kRelaxed)),
-      .finished_ns = dates.DateOr0(slot.finished_ticks.load(kRelaxed))};
-}
-
 CallLog LogOf(const CallRingHeader& header) {
   CallLog log{
       .owner = {.membership = {.rank = header.rank, .ranks = header.ranks},
@@ -105,6 +88,24 @@ CallLog LogOf(const CallRingHeader& header) {
 }
 
 }  // namespace
+
+LoggedCall LoggedFrom(const CallSlot& slot, const CallRingHeader& header,
+                      const TickDates& dates) {
+  return {
+      .call = slot.stamp.load(kAcquire) / 2 - 1,
+      .kind = slot.kind.load(kAcquire),
+      .type = slot.type.load(kAcquire),
+      .op = slot.op.load(kAcquire),
+      .state = slot.state.load(kAcquire),
+      .count = slot.count.load(kAcquire),
+      .peer = slot.peer.load(kAcquire),
+      .tag = slot.tag.load(kAcquire),
+      .sequence = slot.sequence.load(kAcquire),
+      .algorithm = PlainText(header.algorithms[slot.algorithm.load(kAcquire)]),
+      .created_ns = dates.DateNs(slot.created_ticks.load(kAcquire)),
+      .started_ns = dates.DateOr0(slot.started_ticks.load(kAcquire)),
+      .finished_ns = dates.DateOr0(slot.finished_ticks.load(kAcquire))};
+}
 
 absl::StatusOr<CallLog> ReadCallRing(const RingPlace& place,
                                      const ReadMemory& read) {

@@ -164,20 +164,7 @@ bool Recorder::ReadSlot(uint64_t call, const TickDates& dates,
                         LoggedCall* read) const {
   const CallSlot& slot = SlotOf(call);
   if (slot.stamp.load(kAcquire) != 2 * (call + 1)) return false;
-  *read = {.call = call,
-           .kind = slot.kind.load(kAcquire),
-           .type = slot.type.load(kAcquire),
-           .op = slot.op.load(kAcquire),
-           .state = slot.state.load(kAcquire),
-           .count = slot.count.load(kAcquire),
-           .peer = slot.peer.load(kAcquire),
-           .tag = slot.tag.load(kAcquire),
-           .sequence = slot.sequence.load(kAcquire),
-           .algorithm = std::string(
-               TextIn(header_->algorithms[slot.algorithm.load(kAcquire)])),
-           .created_ns = dates.DateNs(slot.created_ticks.load(kAcquire)),
-           .started_ns = dates.DateOr0(slot.started_ticks.load(kAcquire)),
-           .finished_ns = dates.DateOr0(slot.finished_ticks.load(kAcquire))};
+  *read = LoggedFrom(slot, *header_, dates);
   return slot.stamp.load(kRelaxed) == 2 * (call + 1);
 }
 
