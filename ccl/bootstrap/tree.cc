@@ -46,6 +46,16 @@ absl::Status StatusOf(const TreeFrame& error) {
   return absl::Status(code, error.body.empty() ? "" : error.body.substr(1));
 }
 
+std::optional<TreeFrame> ParseFrame(std::string_view bytes) {
+  WireReader reader(bytes);
+  TreeFrame frame;
+  frame.kind = static_cast<TreeFrame::Kind>(reader.U8());
+  frame.sequence = reader.U32();
+  if (!reader.ok()) return std::nullopt;
+  frame.body = reader.Raw(bytes.size() - sizeof(uint8_t) - sizeof(uint32_t));
+  return frame;
+}
+
 absl::Status SendFrameTo(const TreeLink& link, const TreeFrame& frame,
                          const Patience& patience) {
   WireWriter writer;
@@ -61,16 +71,12 @@ absl::StatusOr<TreeFrame> ReceiveFrameFrom(const TreeLink& link,
   const absl::StatusOr<std::string> bytes =
       ReceiveFrame(link.socket, kMaxFrameBytes, patience);
   if (!bytes.ok()) return Annotate(bytes.status(), link);
-  WireReader reader(*bytes);
-  TreeFrame frame;
-  const uint8_t kind = reader.U8();
-  frame.kind = static_cast<TreeFrame::Kind>(kind);
-  frame.sequence = reader.U32();
-  if (!reader.ok() || kind < 1 || kind > 3) {
+  std::optional<TreeFrame> frame = ParseFrame(*bytes);
+  if (!frame || frame->kind < TreeFrame::Kind::kUp ||
+      frame->kind > TreeFrame::Kind::kError) {
     return Annotate(absl::InternalError("it sent a malformed frame"), link);
   }
-  frame.body = reader.Raw(bytes->size() - sizeof(uint8_t) - sizeof(uint32_t));
-  return frame;
+  return *std::move(frame);
 }
 
 absl::StatusOr<Tree::Incoming> Tree::Next(const Patience& patience) const {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,9 @@ struct TreeFrame {
 // kError frames carry a status.
 TreeFrame ErrorFrame(const absl::Status& status);
 absl::Status StatusOf(const TreeFrame& error);
+
+// The frame that the bytes hold, of any kind; nothing if they're too few.
+std::optional<TreeFrame> ParseFrame(std::string_view bytes);
 
 // Either fails with Unavailable, which names the rank, once the link is broken.
 absl::Status SendFrameTo(const TreeLink& link, const TreeFrame& frame,

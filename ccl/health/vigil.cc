@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -165,21 +166,19 @@ bool Vigil::TakeFrame(Neighbour& neighbour) {
     return false;
   }
   if (bytes.size() < kLengthBytes + length) return false;
-  const std::string body = bytes.substr(kLengthBytes, length);
+  const std::optional<TreeFrame> frame =
+      ParseFrame(std::string_view(bytes).substr(kLengthBytes, length));
   bytes.erase(0, kLengthBytes + length);
-  WireReader reader(body);
-  const auto kind = static_cast<TreeFrame::Kind>(reader.U8());
-  reader.U32();  // of exchanges alone
-  if (kind == TreeFrame::Kind::kLeft) {
+  if (!frame) return true;
+  if (frame->kind == TreeFrame::Kind::kLeft) {
     neighbour.link.socket.Close();
     return false;
   }
-  const std::string_view word = std::string_view(body).substr(
-      std::min(body.size(), sizeof(uint8_t) + sizeof(uint32_t)));
   // Of other kinds: an exchange's error, from who failed to make its
   // communicator and ends the link.
-  if (kind == TreeFrame::Kind::kLost) TakeLoss(word, neighbour);
-  if (kind == TreeFrame::Kind::kDeparted) TakeDeparture(word, neighbour);
+  if (frame->kind == TreeFrame::Kind::kLost) TakeLoss(frame->body, neighbour);
+  if (frame->kind == TreeFrame::Kind::kDeparted)
+    TakeDeparture(frame->body, neighbour);
   return true;
 }
 
