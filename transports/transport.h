@@ -146,6 +146,9 @@ struct Incoming {
   Envelope envelope;
   const std::byte* data = nullptr;
   size_t bytes = 0;
+  // The data lies in the sender's own memory: as it was sent until this message
+  // is released, unless the sender leaves or fails before.
+  bool by_reference = false;
 };
 
 // What this endpoint is and can do. Constant after Connect(), and alike on all
@@ -161,6 +164,9 @@ struct Traits {
   // Messages leave this rank's memory as they travel: one is pending until it
   // has, not until the receiver releases it. And Peek() heeds what's expected.
   bool delivers = false;
+  // Lost packets are sent again, and what has come is acknowledged, only within
+  // calls here: peers may need some after this rank's part is done.
+  bool needs_calls = false;
   // All of this process's memory can be one region: Register(nullptr,
   // SIZE_MAX).
   bool any_memory = false;
@@ -189,6 +195,10 @@ struct ConnectOptions {
 enum class Presence {
   kAwake,
   kAsleep,
+  // This rank sends nothing more, and takes nothing more. Where its end could
+  // take back messages that have left its memory, they count as unsent from now
+  // on until peers have released them. It's awake.
+  kLeaving,
   // This rank gives up all it's doing here: neither the transport nor peers
   // touch the caller's memory any more. For good.
   kLeft,

@@ -65,7 +65,8 @@ struct Posted {
   fi_context2 context;
   Kind kind = Kind::kReceive;
   uint8_t rail = 0;
-  void* owner = nullptr;  // the Receive, Send or Landing that it belongs to
+  End end = End::kTaking;  // of receives and landings
+  void* owner = nullptr;   // the Receive, Send or Landing that it belongs to
 
   // What libfabric's word for it stands for: the context comes first.
   static Posted* Of(void* context) { return static_cast<Posted*>(context); }
@@ -109,13 +110,13 @@ struct Send {
   const Slab* slab = nullptr;  // this very object's
   Travel travel = Travel::kPacket;
   bool has_header = true;
-  bool is_small = false;  // the payload, if any, lies in `small`
-  size_t bytes = 0;       // of the payload
+  bool is_courtesy = false;  // no call waits until it has left
+  bool is_small = false;     // the payload, if any, lies in `small`
+  size_t bytes = 0;          // of the payload
   const std::byte* data = nullptr;
   void* descriptor = nullptr;
   Payload* payload = nullptr;  // where `data` lies, if it's the port's
-  fi_addr_t peer = FI_ADDR_UNSPEC;
-  uint32_t peer_id = 0;  // PeerAddress::id
+  uint32_t peer_id = 0;        // PeerAddress::id
   uint64_t tag = 0;
   WireTarget target;
   uint32_t client = 0;  // the number of Port::Attach(); 0: nobody asks
@@ -148,6 +149,7 @@ struct Landing {
   std::array<void*, kMaxRails> descriptors = {};  // of `data`, by rail
   WireTargets targets;  // how adapters reach it, by rail, if it's written to
   bool is_device = false;
+  uint32_t peer_id = 0;  // PeerAddress::id
   uint32_t client = 0;
   uint32_t link = 0;
   uint32_t sequence = 0;

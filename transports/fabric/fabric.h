@@ -79,7 +79,7 @@ struct FabricOptions {
   fabric::PortOptions port;
   // Instead of the process's port for these options.
   std::shared_ptr<fabric::Port> own_port;
-  size_t slice_bytes = size_t{512} << 10;
+  size_t slice_bytes = 0;  // the longest message; 0: by the provider
   const Doorbell* doorbell = nullptr;
   uint32_t first_sequence = 0;  // alike on all ranks; for tests of its wrap
 };

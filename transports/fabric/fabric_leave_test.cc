@@ -116,6 +116,100 @@ TEST_P(Leaving, ARankThatHasFailedLeavesAllTheSame) {
   pair.Destroy(0);
 }
 
+// What lies in a kernel is lost, if the process ends and the peer writes to it.
+class LeavingInOrder : public ::testing::TestWithParam<FabricOptions> {
+ protected:
+  void Send(Transport& from, size_t bytes) {
+    const LinkId link = pair_.link();
+    std::byte* slice = from.Reserve({&link, 1}, bytes);
+    ASSERT_NE(slice, nullptr);
+    std::memset(slice, 0x31, bytes);
+    ASSERT_TRUE(from.Send({&link, 1}, {.bytes = bytes}));
+  }
+  // Sends so many, all of which leave this rank's memory.
+  void SendAll(int count, size_t bytes) {
+    for (int i = 0; i < count; ++i) Send(pair_[0], bytes);
+    ASSERT_TRUE(pair_.Until([&] { return pair_[0].unsent() == 0; }));
+  }
+  void Take() {
+    ASSERT_NE(pair_.Await(1), nullptr);
+    pair_[1].Release(pair_.link());
+  }
+
+  // Leaves, until the peer has taken so many and no longer.
+  void ExpectToWaitFor(int count) {
+    pair_[0].SetPresence(Presence::kLeaving);
+    for (int i = 0; i < count; ++i) {
+      EXPECT_GT(pair_[0].unsent(), 0u) << i;
+      Take();
+    }
+    EXPECT_TRUE(pair_.Until([&] { return pair_[0].unsent() == 0; }));
+  }
+
+  Pair pair_{{.form = GetParam()}};
+};
+
+TEST_P(LeavingInOrder, WaitsUntilThePeerHasTakenWhatIsLong) {
+  SendAll(3, 8'000);
+  ExpectToWaitFor(3);
+}
+
+TEST_P(LeavingInOrder, WaitsForAsMuchAsThePeerAnswers) {
+  SendAll(17, 8);
+  ExpectToWaitFor(17);
+}
+
+TEST_P(LeavingInOrder, DoesNotWaitForAFewShortOnes) {
+  SendAll(4, 8);
+  pair_[0].SetPresence(Presence::kLeaving);
+  EXPECT_TRUE(pair_.Until([&] { return pair_[0].unsent() == 0; }));
+}
+
+TEST_P(LeavingInOrder, DoesNotWaitForAPeerThatLeavesToo) {
+  SendAll(3, 8'000);
+  Send(pair_[1], 8);
+  pair_[0].SetPresence(Presence::kLeaving);
+  EXPECT_GT(pair_[0].unsent(), 0u);
+  pair_[1].SetPresence(Presence::kLeaving);
+  EXPECT_TRUE(pair_.Until([&] { return pair_[0].unsent() == 0; }));
+}
+
+TEST_P(LeavingInOrder, DoesNotWaitForAPeerThatIsGone) {
+  SendAll(3, 8'000);
+  pair_.Destroy(1);
+  EXPECT_TRUE(pair_.Until([&] {
+    pair_[0].SetPresence(Presence::kLeaving);
+    return pair_[0].unsent() == 0;
+  }));
+}
+
+// No call of the one who stays waits until the other has heard of releases.
+TEST_P(LeavingInOrder, WhoIsGoneHoldsUpNobody) {
+  SendAll(4, 8);
+  pair_[0].SetPresence(Presence::kLeaving);
+  ASSERT_NE(pair_.Await(1), nullptr);
+  pair_.Destroy(0);
+  for (int i = 0; i < 4; ++i) Take();
+  EXPECT_TRUE(pair_.Until([&] { return pair_[1].unsent() == 0; }));
+}
+
+TEST_P(LeavingInOrder, DoesNotWaitOnceItHasLeft) {
+  SendAll(3, 8'000);
+  pair_[0].SetPresence(Presence::kLeaving);
+  EXPECT_GT(pair_[0].unsent(), 0u);
+  pair_[0].SetPresence(Presence::kLeft);
+  EXPECT_TRUE(pair_.Until([&] { return pair_[0].unsent() == 0; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OverTcp, LeavingInOrder,
+    ::testing::Values(OverLoopback(TcpProvider(), FabricProtocol::kTagged),
+                      OverLoopback(TcpProvider(), FabricProtocol::kWrite)),
+    [](const auto& test) {
+      return test.param.port.protocol == FabricProtocol::kWrite ? "written"
+                                                                : "tagged";
+    });
+
 INSTANTIATE_TEST_SUITE_P(
     Over, Leaving,
     ::testing::Values(OverManners(FabricProtocol::kTagged),

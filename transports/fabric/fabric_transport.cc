@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/numbers.h"
@@ -56,12 +57,14 @@ FabricTransport::FabricTransport(const FabricOptions& options, Parts parts)
       }()) {
   const Provider& provider = port_->provider();
   traits_.name = "fabric";
-  traits_.address =
-      absl::StrCat(endpoint_, ":", cookie_, " ", port_->address());
-  traits_.slice_bytes = options.slice_bytes;
+  traits_.slice_bytes =
+      options.slice_bytes > 0 ? options.slice_bytes : provider.slice_bytes;
+  traits_.address = absl::StrCat(endpoint_, ":", cookie_, ":",
+                                 traits_.slice_bytes, " ", port_->address());
   traits_.inline_bytes = std::min(kSmallBytes, provider.eager_bytes);
   traits_.by_reference = true;
   traits_.delivers = true;
+  traits_.needs_calls = provider.resends;
   traits_.any_memory = !provider.registers && !provider.writes;
   traits_.wake_fds = port_->WakeFds();
   if (!traits_.any_memory) {
@@ -78,7 +81,8 @@ FabricTransport::~FabricTransport() {
   Left();
   // What was sent gets on its way, if it can.
   const Deadline deadline = Deadline::After(kLeaveMs);
-  while (unsent() > 0 && status_.ok() && port_->usable() && !deadline.expired())
+  while (unsent() + courtesies_ > 0 && status_.ok() && port_->usable() &&
+         !deadline.expired())
     port_->Poll(this);
   port_->Detach(this);
   for (Receive* packet : early_) port_->Recycle(packet);
@@ -119,13 +123,16 @@ absl::Status FabricTransport::AddPeer(const ConnectOptions::Peer& named) {
   const std::pair<std::string, std::string> parts =
       absl::StrSplit(named.address, absl::MaxSplits(' ', 1));
   Peer peer{.rank = named.rank};
-  const std::pair<std::string, std::string> numbers =
-      absl::StrSplit(parts.first, absl::MaxSplits(':', 1));
-  if (!absl::SimpleAtoi(numbers.first, &peer.endpoint) ||
-      !absl::SimpleAtoi(numbers.second, &peer.cookie)) {
+  const std::vector<std::string> numbers = absl::StrSplit(parts.first, ':');
+  size_t slice_bytes = 0;
+  if (numbers.size() != 3 || !absl::SimpleAtoi(numbers[0], &peer.endpoint) ||
+      !absl::SimpleAtoi(numbers[1], &peer.cookie) ||
+      !absl::SimpleAtoi(numbers[2], &slice_bytes) || slice_bytes == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", named.address, "\" is no address of a fabric"));
   }
+  // Nodes may differ in what they advise. All take the least.
+  traits_.slice_bytes = std::min(traits_.slice_bytes, slice_bytes);
   ASSIGN_OR_RETURN(peer.address, port_->Insert(parts.second));
   const auto rank = static_cast<size_t>(named.rank);
   if (index_of_rank_.size() <= rank) index_of_rank_.resize(rank + 1, -1);
@@ -140,6 +147,7 @@ LinkState& FabricTransport::At(LinkId link) {
     at = std::make_unique<LinkState>();
     at->out.next = options_.first_sequence;
     at->out.released = at->out.delivered = options_.first_sequence;
+    at->out.lingering = options_.first_sequence;
     at->in.head = at->in.told = options_.first_sequence;
   }
   return *at;
@@ -170,6 +178,7 @@ absl::Status FabricTransport::Progress() {
 void FabricTransport::SetPresence(Presence presence) {
   MutexLock lock(port_->mutex());
   asleep_ = presence == Presence::kAsleep;
+  if (presence == Presence::kLeaving) StartLeaving();
   if (presence == Presence::kLeft) Left();
   if (!asleep_) return;
   // The queues' descriptors tell of what comes from now on.
@@ -180,11 +189,48 @@ void FabricTransport::SetPresence(Presence presence) {
   Ring();
 }
 
+// A kernel that gets words for a socket whose process has ended drops what it
+// had still to send over it. So whoever leaves waits until peers have taken it;
+// and tells what it has taken itself, since they may leave too.
+void FabricTransport::StartLeaving() {
+  // Not again while the last words haven't left.
+  if (std::exchange(leaving_, true) && courtesies_ > 0) return;
+  if (left_ || !connected_ || !port_->provider().streams) return;
+  for (uint32_t i = 0; i < links_.size() && status_.ok(); ++i) {
+    if (links_[i] == nullptr) continue;
+    OutLink& out = links_[i]->out;
+    const bool lingers = static_cast<int32_t>(out.lingering - out.released) > 0;
+    const bool waits = lingers && out.is_taken;
+    if (waits && !std::exchange(out.awaits_release, true)) add_unsent();
+    // Again to who hasn't answered: it may be gone, which a try shows.
+    if (waits || !std::exchange(out.said_leaving, true))
+      SayReleased({i}, WireKind::kLeaving);
+  }
+}
+
+void FabricTransport::OnLeaving(LinkId link) {
+  LinkState& at = At(link);
+  TakesNoMore(at.out);
+  at.in.tells_each = true;
+  SayReleased(link, WireKind::kCredit);
+}
+
+void FabricTransport::TakesNoMore(OutLink& out) {
+  out.is_taken = false;
+  EndWait(out);
+}
+
+void FabricTransport::EndWait(OutLink& out) {
+  if (std::exchange(out.awaits_release, false)) remove_unsent();
+}
+
 // Nobody touches the caller's memory after this: what nobody has taken yet is
 // dropped, what an adapter holds is waited for, what peers may write to is
 // closed to them. And if that isn't enough, the endpoints are.
 void FabricTransport::Left() {
   if (std::exchange(left_, true)) return;
+  for (const std::unique_ptr<LinkState>& link : links_)
+    if (link != nullptr) EndWait(link->out);
   DropUnsent();
   std::vector<const FabricRegion*> written;
   for (const std::unique_ptr<LinkState>& link : links_) {

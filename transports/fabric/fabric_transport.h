@@ -96,6 +96,7 @@ class FabricTransport final : public Transport, private Client {
   void SendPayload(LinkId link, uint32_t sequence, const WireHeader& ready,
                    const WireTargets& targets);
   void Tell(LinkId link);
+  void SayReleased(LinkId link, WireKind kind);
   void OnReady(LinkId link, const Receive& packet);
   void Credit(LinkId link, uint32_t released);
 
@@ -111,7 +112,16 @@ class FabricTransport final : public Transport, private Client {
   void Aim(Landing* landing, const FabricRegion* region) const;
   void Withdraw(InLink& in);
 
+  // No call waits until words of leaving, and to one that's leaving, have left:
+  // that one may be gone.
+  void CountPacket(const fabric::Send& send);
+  void UncountPacket(const fabric::Send& send);
+
   // Leaving (fabric_transport.cc).
+  void StartLeaving();
+  void OnLeaving(LinkId link);
+  void TakesNoMore(OutLink& out);
+  void EndWait(OutLink& out);
   void Left();
   void DropUnsent();
 
@@ -139,7 +149,9 @@ class FabricTransport final : public Transport, private Client {
   fabric::Send* reserved_small_ = nullptr;
   Payload* reserved_ = nullptr;
   bool asleep_ = false;
+  bool leaving_ = false;
   bool left_ = false;
+  size_t courtesies_ = 0;       // that haven't left
   size_t open_landings_ = 0;    // in the caller's memory
   size_t open_references_ = 0;  // sends from there
   absl::Status status_;

@@ -24,12 +24,21 @@ struct Form {
   FabricOptions options;
   MannersSettings settings;
   std::array<int, 2> rails = {1, 1};
+  std::array<size_t, 2> slice_bytes = {};
 };
 
 Form OverTest(const std::string& name, FabricProtocol protocol,
               const MannersSettings& settings,
               std::array<int, 2> rails = {1, 1}) {
   return {name, OverManners(protocol), settings, rails};
+}
+
+Form OfUnevenSlices(const std::string& name, FabricProtocol protocol) {
+  return {name,
+          OverManners(protocol),
+          {{"SEED", "13"}},
+          {1, 1},
+          {192 << 10, 256 << 10}};
 }
 
 Form OverTcp(const std::string& name, FabricProtocol protocol) {
@@ -56,8 +65,10 @@ class Expectations : public ::testing::TestWithParam<Form> {
     pair_ = std::make_unique<Pair>(
         Pair::Options{.form = form.options,
                       .settings = {form.settings, form.settings},
-                      .rails = form.rails});
+                      .rails = form.rails,
+                      .slice_bytes = form.slice_bytes});
     traits_ = (*pair_)[0].traits();
+    ASSERT_EQ((*pair_)[1].traits().slice_bytes, traits_.slice_bytes);
     for (int rank = 0; rank < 2; ++rank) {
       Flow& flow = flows_[static_cast<size_t>(rank)];
       flow.stream = {.from = rank, .to = 1 - rank};
@@ -165,7 +176,9 @@ INSTANTIATE_TEST_SUITE_P(
         OverTest("direct_uneven_rails", kWrite, {{"SEED", "11"}, {"NICS", "4"}},
                  {4, 1}),
         OverTest("tagged_uneven_rails", kTagged,
-                 {{"SEED", "12"}, {"NICS", "4"}}, {3, 2})),
+                 {{"SEED", "12"}, {"NICS", "4"}}, {3, 2}),
+        OfUnevenSlices("tagged_uneven_slices", kTagged),
+        OfUnevenSlices("written_uneven_slices", kWrite)),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -102,11 +102,12 @@ ssize_t Port::PostTaggedReceive(Landing* landing, size_t stripe) {
     gathered.Add(landing->data + part.offset, part.bytes,
                  landing->descriptors[stripe]);
   }
-  const ssize_t code =
-      fi_trecvv(rails_[stripe]->endpoint(), gathered.parts.data(),
-                gathered.descriptors.data(), gathered.count, FI_ADDR_UNSPEC,
-                uint64_t{landing->number} << kStripeBits | stripe, 0,
-                &landing->posted[stripe].context);
+  Posted& posted = landing->posted[stripe];
+  posted.end = outlets_[landing->peer_id][stripe].end;
+  const ssize_t code = fi_trecvv(
+      rails_[stripe]->endpoint(posted.end), gathered.parts.data(),
+      gathered.descriptors.data(), gathered.count, FI_ADDR_UNSPEC,
+      uint64_t{landing->number} << kStripeBits | stripe, 0, &posted.context);
   if (code == 0) ++room.landings_posted;
   return code;
 }
@@ -117,8 +118,8 @@ ssize_t Port::PostFence(Landing* landing, size_t stripe) {
   const absl::StatusOr<fi_addr_t> self = rails_[stripe]->Self();
   if (!self.ok()) return -FI_EADDRNOTAVAIL;
   const size_t bytes = std::min(landing->bytes, kScratchBytes);
-  return fi_read(rails_[stripe]->endpoint(), scratch_->base(), bytes,
-                 scratch_->descriptor(stripe), *self,
+  return fi_read(rails_[stripe]->endpoint(End::kCalling), scratch_->base(),
+                 bytes, scratch_->descriptor(stripe), *self,
                  landing->targets[stripe].address, landing->targets[stripe].key,
                  &landing->posted[stripe].context);
 }
@@ -141,8 +142,9 @@ void Port::GiveUp(Landing* landing) {
   if (fences || !status_.ok()) return;
   for (size_t i = 0; i < landing->done; ++i) {
     // Done already, or being filled: then its completion comes by itself.
+    Posted& posted = landing->posted[i];
     static_cast<void>(
-        fi_cancel(&rails_[i]->endpoint()->fid, &landing->posted[i].context));
+        fi_cancel(&rails_[i]->endpoint(posted.end)->fid, &posted.context));
   }
 }
 

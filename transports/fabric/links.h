@@ -25,6 +25,9 @@ namespace trnccl::fabric {
 // released and the next.
 inline constexpr uint32_t kWindow = 32;
 
+// A message that's as long as this may lie in its sender's kernel for a while.
+inline constexpr size_t kBulkBytes = size_t{4} << 10;
+
 // A message that's on its way.
 struct OutSlot {
   enum class State : uint8_t { kFree, kAwaitsReady, kSending };
@@ -42,6 +45,11 @@ struct OutLink {
   uint32_t next = 0;       // the number of the next message
   uint32_t released = 0;   // all before are, as far as is known
   uint32_t delivered = 0;  // all before have left this rank's memory
+  // All before may lie in this rank's kernel, as long as they aren't released.
+  uint32_t lingering = 0;
+  bool said_leaving = false;
+  bool awaits_release = false;  // of those; then that counts as unsent
+  bool is_taken = true;         // false: the peer takes nothing any more
   // What the receiver said of the next message before it was sent.
   bool is_ready = false;
   WireHeader ready;
@@ -62,6 +70,7 @@ struct InSlot {
 struct InLink {
   uint32_t head = 0;           // the number of the oldest that isn't released
   uint32_t told = 0;           // the peer knows that all before are released
+  bool tells_each = false;     // since it's leaving
   Landing* landing = nullptr;  // for the oldest
   const FabricRegion* region = nullptr;  // the landing's, if it's the caller's
   bool landed = false;                   // its payload is there

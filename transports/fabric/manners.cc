@@ -65,6 +65,8 @@ Pair::Pair(const Options& options) {
     for (size_t rank = 0; rank < 2; ++rank) {
       FabricOptions form = options.form;
       form.own_port = ports_[rank];
+      if (options.slice_bytes[rank] > 0)
+        form.slice_bytes = options.slice_bytes[rank];
       auto made = MakeFabricTransport(form);
       TRNCCL_CHECK(made.ok());
       ranks[rank] = *std::move(made);

@@ -55,6 +55,7 @@ class Pair {
     FabricOptions form;
     std::array<MannersSettings, 2> settings = {};  // by rank
     std::array<int, 2> rails = {1, 1};
+    std::array<size_t, 2> slice_bytes = {};  // 0: as in `form`
     int communicators = 1;
     int lanes = 1;
   };

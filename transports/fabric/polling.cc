@@ -48,7 +48,7 @@ bool Port::Poll(const Client* self) {
 }
 
 bool Port::PollRail(size_t rail) {
-  if (rooms_[rail].packets_posted < rooms_[rail].packets) [[unlikely]] {
+  if (rooms_[rail].LacksReceives()) [[unlikely]] {
     const absl::Status posted = PostReceives(rail);
     if (!posted.ok()) return Break(posted), true;
   }
@@ -107,7 +107,7 @@ void Port::CompletedLanding(const fi_cq_data_entry& entry) {
 
 void Port::Arrived(Receive* receive, size_t bytes) {
   const size_t rail = receive->posted.rail;
-  --rooms_[rail].packets_posted;
+  ++LackingAt(receive->posted);
   // Replaced before it's looked at: it may be held for long.
   const absl::Status replaced = PostReceives(rail);
   receive->bytes = bytes;
@@ -159,7 +159,7 @@ bool Port::TakeError(size_t rail) {
 void Port::TakeReceiveError(const fi_cq_err_entry& error,
                             const std::string& said) {
   Posted* posted = Posted::Of(error.op_context);
-  --rooms_[posted->rail].packets_posted;
+  ++LackingAt(*posted);
   Recycle(static_cast<Receive*>(posted->owner));
   if (error.err == FI_ECANCELED) return;
   if (error.err == FI_ETRUNC) {

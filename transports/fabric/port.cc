@@ -50,10 +50,6 @@ uint32_t Generation() {
   return forks.load(std::memory_order_relaxed);
 }
 
-bool Resends(std::string_view provider) {
-  return provider.find("ofi_rxd") != std::string_view::npos;
-}
-
 }  // namespace
 
 Port::Port(const FabricLibrary& library, Provider provider)
@@ -130,7 +126,7 @@ Port::~Port() {
     Abandon();
     return;
   }
-  for (const auto& rail : rails_) rail->CloseEndpoint();
+  for (const auto& rail : rails_) rail->CloseEndpoints();
   buffers_.reset();
 }
 
@@ -167,6 +163,10 @@ absl::Status Port::OpenRails() {
     ASSIGN_OR_RETURN(std::unique_ptr<Rail> rail,
                      Rail::Open(library_, provider_, *info));
     addresses.push_back(absl::BytesToHexString(rail->address()));
+    if (!rail->calling_address().empty()) {
+      absl::StrAppend(&addresses.back(), "/",
+                      absl::BytesToHexString(rail->calling_address()));
+    }
     rails_.push_back(std::move(rail));
   }
   for (const auto& rail : rails_) {
@@ -175,9 +175,10 @@ absl::Status Port::OpenRails() {
     // Tagged payloads take their place in the same queue.
     const size_t packets = std::max<size_t>(
         std::min(kPackets, rail->receives() / (provider_.writes ? 1 : 2)), 1);
-    rooms_.push_back({.packets = packets,
-                      .landings = rail->receives() - packets,
-                      .transmits = rail->transmits()});
+    Room room{.landings = rail->receives() - packets,
+              .transmits = rail->transmits()};
+    for (const End end : rail->ends()) room.LackingAt(end) = packets;
+    rooms_.push_back(room);
   }
   address_ =
       absl::StrCat(provider_.name, " ", provider_.writes ? "w" : "t",
@@ -197,7 +198,7 @@ absl::Status Port::OpenRails() {
 absl::Status Port::MakeNapTimer() {
   const bool blind = std::ranges::any_of(
       rails_, [](const auto& rail) { return rail->wait_fd() < 0; });
-  nap_ns_ = blind ? kBlindNapNs : Resends(provider_.name) ? kResendNapNs : 0;
+  nap_ns_ = blind ? kBlindNapNs : provider_.resends ? kResendNapNs : 0;
   nap_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   return nap_fd_ >= 0 ? absl::OkStatus()
                       : SystemError(errno, "fabric: timerfd_create");
@@ -252,16 +253,35 @@ absl::StatusOr<PeerAddress> Port::Insert(const std::string& address) {
         "); set TRNCCL_FABRIC_PROVIDER and the other TRNCCL_FABRIC settings "
         "alike on all ranks"));
   }
-  PeerAddress peer{.id = static_cast<uint32_t>(held_.size())};
-  peer.count = std::min({rails_.size(), words.size() - 2, kMaxRails});
-  for (size_t rail = 0; rail < peer.count; ++rail) {
-    ASSIGN_OR_RETURN(
-        peer.rails[rail],
-        rails_[rail]->Insert(absl::HexStringToBytes(words[rail + 2])));
-  }
-  held_.emplace_back();
+  const PeerAddress peer{
+      .count = std::min({rails_.size(), words.size() - 2, kMaxRails}),
+      .id = static_cast<uint32_t>(outlets_.size())};
+  // Which of both calls is all the same, as long as they agree.
+  const Role role = address > address_   ? Role::kCalls
+                    : address < address_ ? Role::kAnswers
+                                         : Role::kTalksToItself;
+  RETURN_IF_ERROR(AddOutlets(std::span(words).subspan(2, peer.count), role));
   peers_.emplace(address, peer);
   return peer;
+}
+
+absl::Status Port::AddOutlets(std::span<const std::string> words, Role role) {
+  std::array<Outlet, kMaxRails> outlets;
+  for (size_t rail = 0; rail < words.size(); ++rail) {
+    const std::pair<std::string, std::string> endpoints =
+        absl::StrSplit(words[rail], absl::MaxSplits('/', 1));
+    ASSIGN_OR_RETURN(
+        outlets[rail].taking,
+        rails_[rail]->Insert(absl::HexStringToBytes(endpoints.first)));
+    if (endpoints.second.empty()) continue;
+    if (role == Role::kCalls) outlets[rail].end = End::kCalling;
+    if (role != Role::kAnswers) continue;
+    ASSIGN_OR_RETURN(
+        outlets[rail].calling,
+        rails_[rail]->Insert(absl::HexStringToBytes(endpoints.second)));
+  }
+  outlets_.push_back(outlets);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Registration>> Port::Register(
@@ -291,7 +311,7 @@ void Port::Break(const absl::Status& status) {
   // Takes back everything that was posted. What memory is registered with stays
   // until that memory's owners are done.
   if (!IsInherited())
-    for (const auto& rail : rails_) rail->CloseEndpoint();
+    for (const auto& rail : rails_) rail->CloseEndpoints();
   deferred_ = nullptr;
   deferred_end_ = &deferred_;
   deferred_landings_ = nullptr;
@@ -303,9 +323,7 @@ bool Port::PrepareSleep(const Client* self) {
   if (!usable()) return true;
   const bool moved = Poll(self);
   const bool refused = deferred_ != nullptr || deferred_landings_ != nullptr ||
-                       std::ranges::any_of(rooms_, [](const Room& room) {
-                         return room.packets_posted < room.packets;
-                       });
+                       std::ranges::any_of(rooms_, &Room::LacksReceives);
   int64_t nap_ns = nap_ns_;
   if (refused)
     nap_ns = nap_ns == 0 ? kRetryNapNs : std::min(nap_ns, kRetryNapNs);

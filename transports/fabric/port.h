@@ -19,12 +19,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ccl/base/mutex.h"
+#include "transports/fabric/backoff.h"
 #include "transports/fabric/buffers.h"
 #include "transports/fabric/fabric.h"
 #include "transports/fabric/library.h"
@@ -53,11 +55,10 @@ class Client {
   virtual void OnPortFailed(const absl::Status& status) = 0;
 };
 
-// A peer's endpoints: by rail of ours, as many as both have.
+// A peer's endpoints.
 struct PeerAddress {
-  std::array<fi_addr_t, kMaxRails> rails = {};
-  size_t count = 0;
-  uint32_t id = 0;  // the port's own
+  size_t count = 0;  // of rails: as many as both have
+  uint32_t id = 0;   // the port's own
 };
 
 // Whether a landing's message is certain to come without anything else.
@@ -88,6 +89,16 @@ class Port {
   void Detach(Client* client);
 
   absl::StatusOr<PeerAddress> Insert(const std::string& address);
+  // The packet is that peer's.
+  void Heard(const PeerAddress& peer, const Receive& packet) {
+    outlets_[peer.id][packet.posted.rail].heard = true;
+  }
+  // Whether a payload from that peer can't come by that rail before something
+  // was sent there.
+  bool AwaitsCall(const PeerAddress& peer, size_t rail) const {
+    const Outlet& outlet = outlets_[peer.id][rail];
+    return outlet.end == End::kCalling && !outlet.called;
+  }
   // By rail.
   absl::StatusOr<std::vector<Registration>> Register(const MemoryRange& memory);
   size_t rails() const { return rails_.size(); }
@@ -137,12 +148,36 @@ class Port {
  private:
   // What a rail's endpoint may hold, and does.
   struct Room {
-    size_t packets = 0;   // buffers for packets, at most
     size_t landings = 0;  // stripes that wait for tagged payloads, at most
     size_t transmits = 0;
-    size_t packets_posted = 0;
+    std::array<size_t, 2> lacking = {};  // buffers for packets, by end
     size_t landings_posted = 0;
     size_t transmits_posted = 0;
+
+    size_t& LackingAt(End end) { return lacking[static_cast<size_t>(end)]; }
+    bool LacksReceives() const { return lacking[0] + lacking[1] > 0; }
+  };
+
+  // The way to a peer by one rail. Where connections may cross, one of both
+  // peers calls, and the other answers over the same connection. Until it has
+  // been called, it may call, too: what's short comes by either way, payloads
+  // only by the first.
+  struct Outlet {
+    fi_addr_t taking = FI_ADDR_UNSPEC;  // its endpoint that takes calls
+    // The one that calls, if the two endpoints differ and it's for this port to
+    // answer there.
+    fi_addr_t calling = FI_ADDR_UNSPEC;
+    // The end of ours that they talk with.
+    End end = End::kTaking;
+    bool heard = false;   // the peer has called
+    bool called = false;  // something was sent
+    uint32_t held = 0;    // sends that the endpoint has
+    Backoff backoff;
+  };
+  // From where something is sent, and where to.
+  struct Hop {
+    fid_ep* from = nullptr;
+    fi_addr_t to = FI_ADDR_UNSPEC;
   };
 
   Port(const FabricLibrary& library, Provider provider);
@@ -150,20 +185,30 @@ class Port {
       const FabricLibrary& library, const PortOptions& options);
   absl::Status OpenRails();
   absl::Status MakeNapTimer();
+  // Adds the way to a peer; the words that name its endpoints, by rail.
+  enum class Role { kCalls, kAnswers, kTalksToItself };
+  absl::Status AddOutlets(std::span<const std::string> words, Role role);
   void LogChoice() const;
   bool IsInherited() const;
   void Abandon();
   uint64_t Access() const;
 
   // Posting (posting.cc).
+  // Buffers for packets that the endpoint of `posted` should have and hasn't.
+  size_t& LackingAt(const Posted& posted) {
+    return rooms_[posted.rail].LackingAt(posted.end);
+  }
   absl::Status PostReceives(size_t rail);
-  absl::Status PostReceive(size_t rail, Receive* receive);
-  bool MayPost(const Send& send) const;
+  absl::Status PostReceive(Receive* receive);
+  Outlet& OutletOf(const Send& send) {
+    return outlets_[send.peer_id][send.posted.rail];
+  }
+  bool MayPost(const Send& send);
   // libfabric's return code for posting it.
   ssize_t TryPost(Send* send);
-  ssize_t PostPacket(Send* send, fid_ep* endpoint);
-  ssize_t PostTagged(Send* send, fid_ep* endpoint);
-  ssize_t PostWrite(Send* send, fid_ep* endpoint);
+  ssize_t PostPacket(Send* send, const Hop& hop);
+  ssize_t PostTagged(Send* send, const Hop& hop);
+  ssize_t PostWrite(Send* send, const Hop& hop);
   void Defer(Send* send);
   bool PostDeferred();
   // It's the endpoint's no more.
@@ -211,8 +256,8 @@ class Port {
   std::vector<Attached> clients_;
   std::map<std::string, PeerAddress> peers_;
   std::vector<Room> rooms_;  // by rail
-  // Sends that the endpoints hold, by peer and rail.
-  std::vector<std::array<uint32_t, kMaxRails>> held_;
+  // By peer and rail.
+  std::vector<std::array<Outlet, kMaxRails>> outlets_;
   Send* deferred_ = nullptr;  // a queue
   Send** deferred_end_ = &deferred_;
   Landing* deferred_landings_ = nullptr;

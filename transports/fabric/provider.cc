@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <fstream>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -44,6 +45,9 @@ constexpr uint64_t kTaggedCaps = FI_MSG | FI_TAGGED;
 constexpr uint64_t kWriteCaps = FI_MSG | FI_RMA;
 constexpr int kMemoryModes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
                              FI_MR_PROV_KEY | FI_MR_ENDPOINT | FI_MR_HMEM;
+
+constexpr size_t kSliceBytes = size_t{512} << 10;
+constexpr size_t kPacedSliceBytes = size_t{64} << 10;
 
 // Above these a short message is worth the receiver's word first: one copy
 // more costs about as much as a message more.
@@ -250,7 +254,29 @@ size_t EagerBytes(const fi_info& info, const PortOptions& options) {
   return bytes;
 }
 
+bool Streams(std::string_view provider) {
+  return provider.starts_with("tcp") || provider.starts_with("net");
+}
+
+std::string CongestionControl() {
+  std::string name;
+  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
+  return name;
+}
+
 }  // namespace
+
+// BBR paces a connection by the rate that it has seen, and over links that are
+// faster than their round trips tell it then sees the pace that it set: long
+// messages, one after the other, took up to three times as long, and not the
+// same time twice. Short ones leave it no such stretch to measure. Elsewhere
+// they cost more than long ones.
+size_t SliceBytesOf(std::string_view provider,
+                    std::string_view congestion_control) {
+  return Streams(provider) && congestion_control.starts_with("bbr")
+             ? kPacedSliceBytes
+             : kSliceBytes;
+}
 
 std::vector<std::string> ListOffers(const FabricLibrary& library,
                                     const PortOptions& options) {
@@ -281,15 +307,20 @@ absl::StatusOr<Provider> ChooseProvider(const FabricLibrary& library,
   chosen.resize(std::min({chosen.size(), kMaxRails, RailsOf(chosen, options)}));
   const fi_info& first = *chosen.front();
   const int mr_mode = first.domain_attr->mr_mode;
-  Provider provider{.name = std::string(NameOf(first)),
-                    .writes = writes,
-                    .registers = (mr_mode & FI_MR_LOCAL) != 0,
-                    .virtual_keys = (mr_mode & FI_MR_VIRT_ADDR) != 0,
-                    .provides_keys = (mr_mode & FI_MR_PROV_KEY) != 0,
-                    .binds_memory = (mr_mode & FI_MR_ENDPOINT) != 0,
-                    .revokes = PrefersWrites(first),
-                    .reaches_devices = options.device_memory,
-                    .eager_bytes = EagerBytes(first, options)};
+  Provider provider{
+      .name = std::string(NameOf(first)),
+      .writes = writes,
+      .registers = (mr_mode & FI_MR_LOCAL) != 0,
+      .virtual_keys = (mr_mode & FI_MR_VIRT_ADDR) != 0,
+      .provides_keys = (mr_mode & FI_MR_PROV_KEY) != 0,
+      .binds_memory = (mr_mode & FI_MR_ENDPOINT) != 0,
+      .resends = NameOf(first).find("ofi_rxd") != std::string_view::npos,
+      .streams = Streams(NameOf(first)),
+      .crosses = NameOf(first) == "net" || NameOf(first) == "tcp",
+      .revokes = PrefersWrites(first),
+      .reaches_devices = options.device_memory,
+      .eager_bytes = EagerBytes(first, options),
+      .slice_bytes = SliceBytesOf(NameOf(first), CongestionControl())};
   for (const fi_info* info : chosen)
     provider.rails.emplace_back(library.dupinfo(info), InfoDeleter{&library});
   return provider;

@@ -204,6 +204,35 @@ TEST_F(ChoosesAdapters, AsManyAsARanksShare) {
   EXPECT_EQ(Chosen({.rails = 3, .sharers = 16}).size(), 3u);
 }
 
+TEST_F(ChoosesAdapters, KnowsWhoConnectsStreamsOrResends) {
+  const struct {
+    const char* name;
+    bool resends, streams, crosses;
+  } kCases[] = {{"net", false, true, true},
+                {"tcp", false, true, true},
+                {"tcp;ofi_rxm", false, true, false},
+                {"udp;ofi_rxd", true, false, false},
+                {"efa", false, false, false}};
+  for (const auto& expected : kCases) {
+    Offers().clear();
+    Offer(expected.name, "adapter");
+    const auto provider = ChooseProvider(library_, {});
+    ASSERT_TRUE(provider.ok()) << provider.status();
+    EXPECT_EQ(provider->resends, expected.resends) << expected.name;
+    EXPECT_EQ(provider->streams, expected.streams) << expected.name;
+    EXPECT_EQ(provider->crosses, expected.crosses) << expected.name;
+  }
+}
+
+TEST(SliceBytes, AreFewWhereTcpPaces) {
+  EXPECT_EQ(SliceBytesOf("net", "bbr"), 64u << 10);
+  EXPECT_EQ(SliceBytesOf("tcp;ofi_rxm", "bbr2"), 64u << 10);
+  for (const char* other : {"cubic", "reno", ""})
+    EXPECT_EQ(SliceBytesOf("net", other), 512u << 10) << other;
+  for (const char* other : {"efa", "efa-direct", "udp;ofi_rxd"})
+    EXPECT_EQ(SliceBytesOf(other, "bbr"), 512u << 10) << other;
+}
+
 TEST_F(ChoosesAdapters, OfProvidersThatLeaveTheMachineAlone) {
   Offer("shm", "shm");
   OfferIp("eth0", "10.1.0.1");

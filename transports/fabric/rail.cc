@@ -56,7 +56,8 @@ Rail::Rail(const FabricLibrary& library, const Provider& provider)
     : library_(library),
       provider_(provider.name),
       provides_keys_(provider.provides_keys),
-      binds_memory_(provider.binds_memory) {}
+      binds_memory_(provider.binds_memory),
+      crosses_(provider.crosses) {}
 
 absl::Status Rail::Checked(const char* call, ssize_t code) const {
   if (code >= 0) return absl::OkStatus();
@@ -70,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Rail>> Rail::Open(const FabricLibrary& library,
   auto rail = absl::WrapUnique(new Rail(library, provider));
   rail->adapter_ = info.domain_attr->name;
   RETURN_IF_ERROR(rail->OpenObjects(info));
-  RETURN_IF_ERROR(rail->Enable());
+  rail->ProveWaitFd();
   rail->ReadLimits(info);
   return rail;
 }
@@ -81,8 +82,8 @@ void Rail::ReadLimits(const fi_info& info) {
   message_bytes_ = info.ep_attr->max_msg_size;
   size_t most = 0;
   size_t bytes = sizeof(most);
-  if (fi_getopt(&endpoint_->fid, FI_OPT_ENDPOINT, kOptMaxMessageBytes, &most,
-                &bytes) == 0 &&
+  if (fi_getopt(&endpoint(End::kCalling)->fid, FI_OPT_ENDPOINT,
+                kOptMaxMessageBytes, &most, &bytes) == 0 &&
       bytes == sizeof(most))
     message_bytes_ = std::min(message_bytes_, most);
 }
@@ -90,14 +91,16 @@ void Rail::ReadLimits(const fi_info& info) {
 bool Rail::EmulatesWrites() const {
   bool emulates = false;
   size_t bytes = sizeof(emulates);
-  return fi_getopt(&endpoint_->fid, FI_OPT_ENDPOINT, kOptEfaEmulatedWrite,
-                   &emulates, &bytes) == 0 &&
+  return fi_getopt(&endpoint(End::kCalling)->fid, FI_OPT_ENDPOINT,
+                   kOptEfaEmulatedWrite, &emulates, &bytes) == 0 &&
          emulates;
 }
 
-void Rail::CloseEndpoint() {
-  if (endpoint_ != nullptr && fi_close(&endpoint_->fid) == 0)
-    static_cast<void>(endpoint_.release());
+void Rail::CloseEndpoints() {
+  for (Fid<fid_ep>* endpoint : {&calling_, &taking_}) {
+    if (*endpoint != nullptr && fi_close(&(*endpoint)->fid) == 0)
+      static_cast<void>(endpoint->release());
+  }
 }
 
 absl::Status Rail::OpenObjects(const fi_info& info) {
@@ -120,11 +123,11 @@ absl::Status Rail::OpenObjects(const fi_info& info) {
       "fi_av_open",
       fi_av_open(domain_.get(), &attributes, &addresses.object, nullptr)));
   addresses_ = addresses.Take();
-  Opened<fid_ep> endpoint;
-  RETURN_IF_ERROR(Checked(
-      "fi_endpoint",
-      fi_endpoint(domain_.get(), own.get(), &endpoint.object, nullptr)));
-  endpoint_ = endpoint.Take();
+  ASSIGN_OR_RETURN(taking_, OpenEndpoint(*own));
+  ASSIGN_OR_RETURN(address_, AddressOf(taking_));
+  if (!crosses_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(calling_, OpenEndpoint(*own));
+  ASSIGN_OR_RETURN(calling_address_, AddressOf(calling_));
   return absl::OkStatus();
 }
 
@@ -147,28 +150,37 @@ absl::Status Rail::OpenQueue() {
   return absl::OkStatus();
 }
 
-absl::Status Rail::Enable() {
+absl::StatusOr<Fid<fid_ep>> Rail::OpenEndpoint(const fi_info& info) {
+  // Like all openers, this one takes the description as its own to change.
+  const Info own(library_.dupinfo(&info), {&library_});
+  if (own == nullptr) return Checked("fi_dupinfo", -FI_ENOMEM);
+  Opened<fid_ep> opened;
+  RETURN_IF_ERROR(Checked("fi_endpoint", fi_endpoint(domain_.get(), own.get(),
+                                                     &opened.object, nullptr)));
+  Fid<fid_ep> endpoint = opened.Take();
   RETURN_IF_ERROR(Checked("fi_ep_bind (address vector)",
-                          fi_ep_bind(endpoint_.get(), &addresses_->fid, 0)));
-  RETURN_IF_ERROR(Checked(
-      "fi_ep_bind (completion queue)",
-      fi_ep_bind(endpoint_.get(), &queue_->fid, FI_TRANSMIT | FI_RECV)));
+                          fi_ep_bind(endpoint.get(), &addresses_->fid, 0)));
+  RETURN_IF_ERROR(
+      Checked("fi_ep_bind (completion queue)",
+              fi_ep_bind(endpoint.get(), &queue_->fid, FI_TRANSMIT | FI_RECV)));
   if (library_.AtLeast(kSharedMemoryPermittedMajor,
                        kSharedMemoryPermittedMinor)) {
     // Only few providers know it, and then it matters.
     const bool permitted = false;
-    static_cast<void>(fi_setopt(&endpoint_->fid, FI_OPT_ENDPOINT,
+    static_cast<void>(fi_setopt(&endpoint->fid, FI_OPT_ENDPOINT,
                                 kOptSharedMemoryPermitted, &permitted,
                                 sizeof(permitted)));
   }
-  RETURN_IF_ERROR(Checked("fi_enable", fi_enable(endpoint_.get())));
+  RETURN_IF_ERROR(Checked("fi_enable", fi_enable(endpoint.get())));
+  return endpoint;
+}
+
+absl::StatusOr<std::string> Rail::AddressOf(const Fid<fid_ep>& endpoint) const {
   std::array<char, 256> name = {};
   size_t bytes = name.size();
   RETURN_IF_ERROR(
-      Checked("fi_getname", fi_getname(&endpoint_->fid, name.data(), &bytes)));
-  address_.assign(name.data(), bytes);
-  ProveWaitFd();
-  return absl::OkStatus();
+      Checked("fi_getname", fi_getname(&endpoint->fid, name.data(), &bytes)));
+  return std::string(name.data(), bytes);
 }
 
 // The queue's descriptor becomes readable with each completion, and must not
@@ -259,7 +271,7 @@ absl::StatusOr<Registration> Rail::Register(const MemoryRange& memory,
   Registration registration(region);
   if (binds_memory_) {
     RETURN_IF_ERROR(
-        Checked("fi_mr_bind", fi_mr_bind(region, &endpoint_->fid, 0)));
+        Checked("fi_mr_bind", fi_mr_bind(region, &taking_->fid, 0)));
     RETURN_IF_ERROR(Checked("fi_mr_enable", fi_mr_enable(region)));
   }
   return registration;

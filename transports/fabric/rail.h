@@ -5,11 +5,17 @@
 // libfabric's objects, opened, and closed in the right order. Posting and
 // polling stay libfabric's calls; what they mean is port.h's.
 //
+// Over a provider whose connections may cross, there are two endpoints: one
+// that calls peers' taking ones, and one that takes calls. net and tcp tell a
+// connection that crosses another from one that replaces it by a number that a
+// closed connection may have left behind; then they drop the one in use, and
+// what was sent over it is lost without a word.
+//
 // Thread rule: thread-compatible; its port's lock guards it.
 //
 //   ASSIGN_OR_RETURN(auto rail, Rail::Open(library, provider, *info));
 //   ASSIGN_OR_RETURN(fi_addr_t peer, rail->Insert(address));
-//   fi_send(rail->endpoint(), ...);
+//   fi_send(rail->endpoint(End::kCalling), ...);
 //
 // What's posted may be used until the endpoint is closed; so whoever posts
 // closes it first, then deregisters its memory, then destroys the rail.
@@ -20,9 +26,11 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -60,6 +68,9 @@ class Registration {
   Fid<fid_mr> region_;
 };
 
+// Of a rail's endpoints.
+enum class End : uint8_t { kTaking, kCalling };
+
 class Rail {
  public:
   // `info` is one of the provider's rails.
@@ -70,17 +81,27 @@ class Rail {
   // Takes back all that's posted: nothing is sent, received or written any
   // more. A provider may refuse as long as memory is bound to the endpoint;
   // then the end of that memory's registration ends its use.
-  void CloseEndpoint();
+  void CloseEndpoints();
 
-  fid_ep* endpoint() const { return endpoint_.get(); }
+  // Both may be one.
+  fid_ep* endpoint(End end) const {
+    return end == End::kCalling && calling_ != nullptr ? calling_.get()
+                                                       : taking_.get();
+  }
+  std::span<const End> ends() const {
+    static constexpr std::array<End, 2> kEnds = {End::kTaking, End::kCalling};
+    return std::span(kEnds).first(calling_ == nullptr ? 1 : 2);
+  }
   fid_cq* queue() const { return queue_.get(); }
   // Becomes readable when there's something to poll for; -1 if it can't say.
   int wait_fd() const { return wait_fd_; }
   // Whether that descriptor may be slept on now: nothing is waiting to be
   // polled. True without a descriptor.
   bool MaySleep() const;
-  // The endpoint's address, as bytes.
+  // The taking endpoint's address, as bytes.
   const std::string& address() const { return address_; }
+  // The calling one's; "" if both are one.
+  const std::string& calling_address() const { return calling_address_; }
   const std::string& adapter() const { return adapter_; }
 
   // How many may be posted at once.
@@ -110,7 +131,8 @@ class Rail {
   Rail(const FabricLibrary& library, const Provider& provider);
   absl::Status OpenObjects(const fi_info& info);
   absl::Status OpenQueue();
-  absl::Status Enable();
+  absl::StatusOr<Fid<fid_ep>> OpenEndpoint(const fi_info& info);
+  absl::StatusOr<std::string> AddressOf(const Fid<fid_ep>& endpoint) const;
   // Makes wait_fd_ one that can be slept on, or -1.
   void ProveWaitFd();
   void ReadLimits(const fi_info& info);
@@ -121,8 +143,10 @@ class Rail {
   std::string adapter_;
   bool provides_keys_;
   bool binds_memory_;
+  bool crosses_;
   uint64_t next_key_ = 1;
   std::string address_;
+  std::string calling_address_;
   int wait_fd_ = -1;
   size_t transmits_ = 0;
   size_t receives_ = 0;
@@ -133,7 +157,8 @@ class Rail {
   Fid<fid_domain> domain_;
   Fid<fid_cq> queue_;
   Fid<fid_av> addresses_;
-  Fid<fid_ep> endpoint_;
+  Fid<fid_ep> taking_;
+  Fid<fid_ep> calling_;  // null: the other calls, too
 };
 
 }  // namespace trnccl::fabric

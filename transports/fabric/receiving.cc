@@ -39,6 +39,7 @@ void FabricTransport::Dispatch(Receive* packet) {
     return port_->Recycle(packet);
   }
   const LinkId link = Link(static_cast<size_t>(index), header.lane);
+  port_->Heard(PeerOf(link).address, *packet);
   Credit(link, header.released);
   switch (header.kind) {
     case WireKind::kMessage:
@@ -48,6 +49,9 @@ void FabricTransport::Dispatch(Receive* packet) {
       OnReady(link, *packet);
       break;
     case WireKind::kCredit:
+      break;
+    case WireKind::kLeaving:
+      OnLeaving(link);
       break;
     default:
       Fail(About(link, absl::InternalError("it sent a packet of no kind")));
@@ -165,6 +169,7 @@ Landing* FabricTransport::NewLanding(LinkId link, const Expected& expected) {
   if (!made.ok()) return Fail(made.status()), nullptr;
   Landing* landing = *made;
   landing->bytes = expected.bytes;
+  landing->peer_id = PeerOf(link).address.id;
   landing->client = endpoint_;
   landing->link = link.index;
   landing->sequence = At(link).in.head;
@@ -203,8 +208,15 @@ void FabricTransport::Aim(Landing* landing, const FabricRegion* region) const {
 }
 
 void FabricTransport::OnAwaited(Landing* landing) {
-  fabric::Send* send =
-      NewPacket({landing->link}, WireKind::kReady, landing->sequence);
+  const LinkId link{landing->link};
+  for (size_t i = 0; i < landing->stripes; ++i) {
+    if (!port_->AwaitsCall(PeerOf(link).address, i)) continue;
+    fabric::Send* call = NewPacket(link, WireKind::kCredit, 0);
+    if (call == nullptr) return;
+    call->posted.rail = static_cast<uint8_t>(i);
+    port_->Post(call);
+  }
+  fabric::Send* send = NewPacket(link, WireKind::kReady, landing->sequence);
   if (send == nullptr) return;
   send->header.stripes = static_cast<uint8_t>(landing->stripes);
   send->header.bytes = landing->bytes;

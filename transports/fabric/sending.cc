@@ -77,18 +77,38 @@ fabric::Send* FabricTransport::NewPacket(LinkId link, WireKind kind,
   send->header.sequence = sequence;
   send->header.released = in.head;
   send->posted.rail = static_cast<uint8_t>(RailOf(link));
-  send->peer = peer.address.rails[send->posted.rail];
   send->peer_id = peer.address.id;
   send->client = endpoint_;
   send->link = link.index;
   send->sequence = sequence;
-  add_unsent();
+  send->is_courtesy = kind == WireKind::kLeaving ||
+                      (kind == WireKind::kCredit && in.tells_each);
+  CountPacket(*send);
   return send;
+}
+
+void FabricTransport::CountPacket(const fabric::Send& send) {
+  if (send.is_courtesy) {
+    ++courtesies_;
+  } else {
+    add_unsent();
+  }
+}
+
+void FabricTransport::UncountPacket(const fabric::Send& send) {
+  if (send.is_courtesy) {
+    --courtesies_;
+  } else {
+    remove_unsent();
+  }
 }
 
 void FabricTransport::SendTo(LinkId link, const Outgoing& message) {
   OutLink& out = At(link).out;
   const uint32_t sequence = out.next++;
+  // A peer writes a word once it has taken half a window.
+  if (message.bytes >= kBulkBytes || out.next - out.released > kWindow / 2)
+    out.lingering = out.next;
   OutSlot& slot = out.slots[sequence % kWindow];
   slot = {.state = OutSlot::State::kSending,
           .envelope = message.envelope,
@@ -160,7 +180,6 @@ void FabricTransport::Announce(LinkId link, const OutSlot& slot,
 void FabricTransport::SendPayload(LinkId link, uint32_t sequence,
                                   const WireHeader& ready,
                                   const WireTargets& targets) {
-  const Peer& peer = PeerOf(link);
   OutSlot& slot = At(link).out.slots[sequence % kWindow];
   slot.state = OutSlot::State::kSending;
   slot.open = ready.stripes;
@@ -176,7 +195,6 @@ void FabricTransport::SendPayload(LinkId link, uint32_t sequence,
     send->header.bytes = slot.bytes;
     send->header.envelope = slot.envelope;
     send->posted.rail = static_cast<uint8_t>(i);
-    send->peer = peer.address.rails[i];
     send->tag = writes ? ready.landing : ready.landing << 4 | i;
     send->target = {.address = targets[i].address + stripe.offset,
                     .key = targets[i].key};
@@ -195,7 +213,7 @@ void FabricTransport::SendPayload(LinkId link, uint32_t sequence,
 }
 
 void FabricTransport::OnSent(const fabric::Send& send) {
-  remove_unsent();
+  UncountPacket(send);
   if (send.by_reference()) --open_references_;
   if (send.header.kind != WireKind::kMessage &&
       send.header.kind != WireKind::kPayload)
@@ -215,10 +233,12 @@ void FabricTransport::OnSent(const fabric::Send& send) {
 
 void FabricTransport::OnSendFailed(const fabric::Send& send,
                                    const absl::Status& status) {
-  remove_unsent();
+  UncountPacket(send);
   if (send.by_reference() && open_references_ > 0) --open_references_;
   // A peer that has all it needs may be gone.
-  if (left_ || send.header.kind == WireKind::kCredit) return;
+  if (send.header.kind == WireKind::kLeaving) TakesNoMore(At({send.link}).out);
+  if (left_ || send.is_courtesy || send.header.kind == WireKind::kCredit)
+    return;
   const bool is_ready = send.header.kind == WireKind::kReady;
   Fail(About(
       {send.link},
@@ -238,9 +258,12 @@ size_t FabricTransport::Pending(LinkId link) {
 
 void FabricTransport::Tell(LinkId link) {
   const InLink& in = At(link).in;
-  if (in.head - in.told < kWindow / 2) return;
-  if (fabric::Send* send = NewPacket(link, WireKind::kCredit, 0))
-    port_->Post(send);
+  if (in.head - in.told >= kWindow / 2 || in.tells_each) [[unlikely]]
+    SayReleased(link, WireKind::kCredit);
+}
+
+void FabricTransport::SayReleased(LinkId link, WireKind kind) {
+  if (fabric::Send* send = NewPacket(link, kind, 0)) port_->Post(send);
 }
 
 void FabricTransport::Credit(LinkId link, uint32_t released) {
@@ -253,6 +276,7 @@ void FabricTransport::Credit(LinkId link, uint32_t released) {
         link, absl::InternalError("it released messages it wasn't sent")));
   }
   out.released = released;
+  if (static_cast<int32_t>(out.lingering - released) <= 0) EndWait(out);
 }
 
 void FabricTransport::OnReady(LinkId link, const Receive& packet) {
@@ -291,6 +315,7 @@ void FabricTransport::SendRaw(LinkId link, const WireHeader& header,
   MutexLock lock(port_->mutex());
   fabric::Send* send = NewPacket(link, WireKind::kCredit, 0);
   if (send == nullptr) return;
+  UncountPacket(*send);
   const WireHeader own = send->header;
   send->header = header;
   if (header.cookie == 0) send->header.cookie = own.cookie;
@@ -301,7 +326,6 @@ void FabricTransport::SendRaw(LinkId link, const WireHeader& header,
   send->is_small = true;
   // It isn't one of the link's own.
   send->client = 0;
-  remove_unsent();
   port_->Post(send);
 }
 

@@ -38,6 +38,8 @@ enum class WireKind : uint8_t {
   kReady,     // the receiver's memory for message `sequence`
   kPayload,   // heads the payload of a long message that travels tagged
   kCredit,    // nothing but `released`
+  kLeaving,  // the sender takes no more, and waits until the receiver has taken
+             // what it was sent
 };
 
 struct WireHeader {

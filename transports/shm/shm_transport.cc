@@ -381,7 +381,8 @@ const Incoming* ShmTransport::Peek(LinkId link, const Expected*) {
     return Open(receiving, descriptor, MessageWord::Unpack(word));
   receiving.incoming = {.envelope = descriptor.envelope,
                         .data = descriptor.payload.data(),
-                        .bytes = word};
+                        .bytes = word,
+                        .by_reference = false};
   receiving.peeked = true;
   return &receiving.incoming;
 }
@@ -398,6 +399,7 @@ const Incoming* ShmTransport::Open(Receiving& link,
     return nullptr;
   }
   link.incoming.envelope = descriptor.envelope;
+  link.incoming.by_reference = word.kind == MessageKind::kReference;
   link.incoming.data = *data;
   link.incoming.bytes = word.bytes;
   link.peeked = true;

@@ -52,7 +52,8 @@ void SimLink::Send(const Outgoing& message, const Times& times) {
   next.source = message.region == nullptr ? nullptr : SourceOf(message);
   next.incoming = {.envelope = message.envelope,
                    .data = next.source == nullptr ? slice : next.source,
-                   .bytes = message.bytes};
+                   .bytes = message.bytes,
+                   .by_reference = next.source != nullptr && !form_.delivers};
   next.leaves_ns = times.now_ns + (form_.delivers ? times.delay_ns / 2 : 0);
   last_arrival_ns_ = std::max(last_arrival_ns_, times.now_ns + times.delay_ns);
   next.arrives_ns = last_arrival_ns_;

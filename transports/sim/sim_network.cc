@@ -82,6 +82,7 @@ std::shared_ptr<SimLink> SimNetwork::LinkOf(const LinkKey& key,
 }
 
 int64_t SimNetwork::DrawDelayNs() {
+  traffic_.fetch_add(1, std::memory_order_relaxed);
   int64_t delay_ns = 0;
   if (weather_.delay_ns > 0) {
     delay_ns = static_cast<int64_t>(

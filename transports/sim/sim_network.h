@@ -94,6 +94,8 @@ class SimNetwork {
   Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
   // A time that a message or some news takes. Needs the lock.
   int64_t DrawDelayNs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How many messages have been sent or released so far.
+  int64_t traffic() const { return traffic_.load(std::memory_order_relaxed); }
 
   // Whether the observer knows by now that the rank has died.
   bool KnowsDeath(int observer, int rank);
@@ -111,6 +113,7 @@ class SimNetwork {
 
   const SimWeather weather_;
   std::atomic<int64_t> now_ns_ = 1'000'000'000;
+  std::atomic<int64_t> traffic_ = 0;
   std::atomic<bool> any_dead_ = false;
   Mutex mutex_;
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
