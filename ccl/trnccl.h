@@ -236,6 +236,17 @@ TRNCCL_EXPORT trncclResult_t trncclCommInfo(trncclComm_t comm,
  * all. What the library refuses itself, it tells by itself. */
 TRNCCL_EXPORT trncclResult_t trncclCommAnnounceRefusal(trncclComm_t comm,
                                                        const char* reason);
+/* The same of a send to `peer` or a receive from it, as trncclSend and
+ * trncclRecv would take them: `peer` is told, and nobody if there's no such
+ * rank. */
+TRNCCL_EXPORT trncclResult_t trncclCommAnnounceRefusedSend(trncclComm_t comm,
+                                                           int peer,
+                                                           int64_t tag,
+                                                           const char* reason);
+TRNCCL_EXPORT trncclResult_t trncclCommAnnounceRefusedRecv(trncclComm_t comm,
+                                                           int peer,
+                                                           int64_t tag,
+                                                           const char* reason);
 
 /* The deadline of calls made from now on; 0 and less are refused. */
 TRNCCL_EXPORT trncclResult_t trncclCommSetTimeout(trncclComm_t comm,
@@ -245,6 +256,12 @@ TRNCCL_EXPORT trncclResult_t trncclCommSetTimeout(trncclComm_t comm,
  * Free the text with trncclFreeText. Any thread. */
 TRNCCL_EXPORT trncclResult_t trncclCommDumpCalls(trncclComm_t comm,
                                                  char** text);
+/* Where another rank is, as errors tell it: "rank 2 (host a, pid 7): stopped,
+ * its last call: all_reduce #5 (float32, count 4), over 3.0 s ago". Of a rank
+ * on another machine, that it can't be seen. Free the text likewise. Any
+ * thread. */
+TRNCCL_EXPORT trncclResult_t trncclCommDescribeRank(trncclComm_t comm, int rank,
+                                                    char** text);
 TRNCCL_EXPORT void trncclFreeText(char* text);
 
 /* ---- Operators and memory ------------------------------------------------*/

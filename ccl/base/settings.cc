@@ -212,8 +212,9 @@ constexpr auto kRows = std::to_array<Row>({
         "The longest message between nodes that's sent without asking the "
         "receiver where to; 0 leaves it to the provider."),
     Number<&Settings::fabric_slice_bytes>(
-        Kind::kBytes, kAlike, "TRNCCL_FABRIC_SLICE_BYTES", {4096, 1 << 30},
-        "The longest message between nodes."),
+        Kind::kBytes, kAlike, "TRNCCL_FABRIC_SLICE_BYTES", {0, 1 << 30},
+        "The longest message between nodes; 0: 64K over TCP with a congestion "
+        "control that paces (BBR), else 512K."),
     Choice<&Settings::log_level>(
         kEach, "TRNCCL_LOG_LEVEL", "error|warn|info|debug|trace",
         "The least important messages that the log shows."),

@@ -57,7 +57,7 @@ struct Settings {
   FabricTravel fabric_travel = FabricTravel::kAuto;
   int64_t fabric_rails = 0;
   int64_t fabric_eager_bytes = 0;
-  int64_t fabric_slice_bytes = 512 << 10;
+  int64_t fabric_slice_bytes = 0;
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;
   bool as_gloo = false;

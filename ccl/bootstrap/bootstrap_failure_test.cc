@@ -239,33 +239,54 @@ TEST(Bootstrap, RankThatEndsIsNamedOnEveryOtherRank) {
   EXPECT_THAT(errors, Each(HasSubstr("lost rank 5")));
 }
 
-// All have come by then, so nobody has to be waited for.
-TEST(Bootstrap, RankThatEndsBeforeItsChildrenReachItHoldsUpNobody) {
+// Of four ranks, the second of which goes away once it has its place, perhaps
+// after saying that it has linked. All have come by then, so nobody has to be
+// waited for.
+enum class LastWord { kNone, kLinked };
+
+std::vector<std::string> ErrorsWithoutTheSecond(LastWord last_word) {
   const UniqueId id = NewId();
   const UniqueId nowhere = NewId();
   TakeListeners(nowhere).clear();
   std::atomic<bool> has_ended = false;
-  const auto errors = Errors(4, [&](int rank) -> absl::Status {
+  return Errors(4, [&](int rank) -> absl::Status {
     BootstrapOptions options = Options();
     options.grace_ms = 3'600'000;
     if (rank == 1) {
       auto root = Visit(id.addresses, id.secret, options.patience);
-      const JoinHello hello{.member = {rank, 4},
-                            .remaining_ms = 60'000,
-                            .agreement = options.agreement,
-                            .addresses = nowhere.addresses};
-      SendFrame(*root, SerializeHello(hello), options.patience).IgnoreError();
+      const auto say = [&](const Hello& hello) {
+        SendFrame(*root, SerializeHello(hello), options.patience).IgnoreError();
+      };
+      say(JoinHello{.member = {rank, 4},
+                    .remaining_ms = 60'000,
+                    .host = "second",
+                    .agreement = options.agreement,
+                    .addresses = nowhere.addresses});
       const auto reply = ReceiveFrame(*root, 1 << 10, options.patience);
+      if (last_word == LastWord::kLinked) say(LinkHello{1, rank});
       has_ended = true;
       return reply.status();
     }
     while (rank != 0 && !has_ended) std::this_thread::yield();
     return Bootstrap::Connect(id, {rank, 4}, options).status();
   });
+}
+
+TEST(Bootstrap, RankThatEndsBeforeItsChildrenReachItHoldsUpNobody) {
+  const auto errors = ErrorsWithoutTheSecond(LastWord::kLinked);
   EXPECT_EQ(errors[1], "OK");
   for (const int rank : {0, 2, 3})
     EXPECT_THAT(errors[static_cast<size_t>(rank)],
                 HasSubstr("cannot reach rank 1"));
+}
+
+TEST(Bootstrap, RankThatEndsBeforeItReachesItsParentIsNamedAtOnce) {
+  const auto errors = ErrorsWithoutTheSecond(LastWord::kNone);
+  EXPECT_EQ(errors[1], "OK");
+  EXPECT_THAT(errors[0], HasSubstr("origin: rank 1 (host second)"));
+  // Its child may find out by itself.
+  for (const size_t rank : {2u, 3u})
+    EXPECT_THAT(errors[rank], HasSubstr("rank 1"));
 }
 
 TEST(Bootstrap, RankThatNeverCallsIsNamedOnEveryOtherRank) {

@@ -21,6 +21,10 @@ namespace {
 
 constexpr size_t kMaxReplyBytes = 1 << 10;
 
+// Ranks whose link the root watches for at once. Of more, the first are left to
+// the deadline.
+constexpr size_t kMostJoiners = 256;
+
 // After a deadline, what is left for telling the ranks that did come.
 constexpr int kLastWordMs = 500;
 
@@ -91,11 +95,12 @@ class Rendezvous {
   absl::Status EnterAsRoot(std::vector<Socket> listeners);
   absl::Status EnterAsMember();
   absl::Status LinkToParent(const JoinReply& reply);
-  void Report(const absl::Status& status) const;
+  void Report(const Socket& root, const Hello& outcome) const;
 
   void Step();
   void HandleGuest(Guest guest);
-  void HandleJoin(JoinHello hello, const Socket& socket);
+  void HandleJoin(JoinHello hello, Socket socket);
+  void HandleJoiner(size_t joiner);
   void HandleLink(const LinkHello& hello, Socket socket);
   void HandleFrameOf(int child);
   void HandleParentFrame(const TreeFrame& frame);
@@ -112,6 +117,13 @@ class Rendezvous {
   const BootstrapOptions& options_;
   std::optional<Acceptor> acceptor_;
   std::optional<Roster> roster_;  // the root's
+  struct Joiner {
+    int rank = 0;
+    std::string host;
+    int parent_rank = 0;
+    Socket socket;
+  };
+  std::vector<Joiner> joiners_;  // the root's: who hasn't said how it went
   Tree tree_;
   std::vector<bool> linked_ = {false, false};  // child 2i+1, child 2i+2
   int ready_children_ = 0;                     // whose whole subtrees stand
@@ -173,9 +185,12 @@ absl::Status Rendezvous::EnterAsMember() {
                      " sent a malformed reply; use the same "
                      "version of trnccl on all ranks"));
   }
-  root.Close();
   const absl::Status linked = LinkToParent(*reply);
-  if (!linked.ok()) Report(linked);
+  if (linked.ok()) {
+    Report(root, LinkHello{reply->index, me_.rank});
+  } else {
+    Report(root, ReportHello{me_.rank, std::string(linked.message())});
+  }
   return linked;
 }
 
@@ -198,16 +213,12 @@ absl::Status Rendezvous::LinkToParent(const JoinReply& reply) {
                                    reply.parent_rank, ": ", linked.message()));
 }
 
-// A rank without a place in the tree can tell the root only by a visit. Its own
-// error is what counts here, so a failing report is none.
-void Rendezvous::Report(const absl::Status& status) const {
-  const Patience patience{Deadline::After(kLastWordMs),
-                          options_.patience.abort};
-  const absl::StatusOr<Socket> root =
-      Visit(id_.addresses, id_.secret, patience);
-  if (!root.ok()) return;
-  const ReportHello report{me_.rank, std::string(status.message())};
-  SendFrame(*root, SerializeHello(report), patience).IgnoreError();
+// The link, or this rank's own error, is what counts, so a failing report is no
+// error.
+void Rendezvous::Report(const Socket& root, const Hello& outcome) const {
+  SendFrame(root, SerializeHello(outcome),
+            {Deadline::After(kLastWordMs), options_.patience.abort})
+      .IgnoreError();
 }
 
 void Rendezvous::Step() {
@@ -216,8 +227,14 @@ void Rendezvous::Step() {
     fds.push_back({child.socket.fd(), POLLIN, 0});
   }
   const size_t neighbours = fds.size();
+  for (const Joiner& joiner : joiners_)
+    fds.push_back({joiner.socket.fd(), POLLIN, 0});
+  const size_t known = fds.size();
   acceptor_->AppendPollFds(&fds);
   PollSlice(fds.data(), fds.size(), {Deadline::Never()});
+  for (size_t i = known; i > neighbours; --i) {
+    if (fds[i - 1].revents != 0) HandleJoiner(i - 1 - neighbours);
+  }
   absl::StatusOr<std::vector<Guest>> guests = acceptor_->Progress();
   if (guests.ok()) {
     for (Guest& guest : *guests) HandleGuest(std::move(guest));
@@ -240,15 +257,13 @@ void Rendezvous::HandleGuest(Guest guest) {
   } else if (auto* link = std::get_if<LinkHello>(&*hello)) {
     HandleLink(*link, std::move(guest.socket));
   } else if (auto* join = std::get_if<JoinHello>(&*hello); join && is_root()) {
-    HandleJoin(std::move(*join), guest.socket);
-  } else if (auto* report = std::get_if<ReportHello>(&*hello);
-             report && is_root()) {
-    TakeNote(absl::UnavailableError(report->text));
+    HandleJoin(std::move(*join), std::move(guest.socket));
   }
 }
 
-void Rendezvous::HandleJoin(JoinHello hello, const Socket& socket) {
+void Rendezvous::HandleJoin(JoinHello hello, Socket socket) {
   judging_ = Deadline::Earlier(judging_, JudgingTime(hello.remaining_ms));
+  Joiner joiner{.rank = hello.member.rank, .host = hello.host};
   const int index = roster_->Add(std::move(hello));
   const JoinHello& parent = roster_->at((index - 1) / 2);
   // A small reply fits a fresh socket; who doesn't get it will be missing.
@@ -258,6 +273,29 @@ void Rendezvous::HandleJoin(JoinHello hello, const Socket& socket) {
                             .parent_addresses = parent.addresses}),
             {Deadline::After(0)})
       .IgnoreError();
+  joiner.parent_rank = parent.member.rank;
+  joiner.socket = std::move(socket);
+  if (joiners_.size() == kMostJoiners) joiners_.erase(joiners_.begin());
+  joiners_.push_back(std::move(joiner));
+}
+
+// It has linked, has failed to, or has died before either.
+void Rendezvous::HandleJoiner(size_t joiner) {
+  const Joiner done = std::move(joiners_[joiner]);
+  joiners_.erase(joiners_.begin() + static_cast<ptrdiff_t>(joiner));
+  const absl::StatusOr<std::string> bytes =
+      ReceiveFrame(done.socket, kMaxHelloBytes, {Deadline::After(kLastWordMs)});
+  const std::optional<Hello> hello =
+      bytes.ok() ? ParseHello(*bytes) : std::nullopt;
+  if (!hello) {
+    const std::string name =
+        absl::StrCat("rank ", done.rank, " (host ", done.host, ")");
+    TakeNote(absl::UnavailableError(absl::StrCat(
+        name, " died: it ended its connection before it had reached rank ",
+        done.parent_rank, "; origin: ", name)));
+  } else if (const auto* report = std::get_if<ReportHello>(&*hello)) {
+    TakeNote(absl::UnavailableError(report->text));
+  }
 }
 
 void Rendezvous::HandleLink(const LinkHello& hello, Socket socket) {
@@ -366,9 +404,11 @@ absl::Status Rendezvous::LostPatience() const {
             : roster_->MissingText());
   }
   if (status.ok()) return status;
-  return absl::DeadlineExceededError(
-      absl::StrCat("rank ", me_.rank, " waited for the root's word from rank ",
-                   tree_.parent.rank));
+  return absl::DeadlineExceededError(absl::StrCat(
+      "rank ", me_.rank, " waited for the root's word through rank ",
+      tree_.parent.rank,
+      ": see whether that process, and those through which it "
+      "hears of the root, are stopped"));
 }
 
 absl::StatusOr<Tree> Rendezvous::Pronounce() {

@@ -8,7 +8,8 @@
 //
 //   the root: the first rank, in the process that made the id, to get here
 //   the i-th to arrive has the children 2i+1 and 2i+2; so a parent has always
-//   arrived before, and the root keeps no connection but its children's
+//   arrived before, and the root keeps no connection but its children's, and
+//   those of ranks that have still to link, so that their deaths are seen
 //
 // Thread rule: driven by the calling thread.
 //
@@ -29,7 +30,7 @@ namespace trnccl {
 
 struct BootstrapOptions {
   Patience patience = {Deadline::Never()};
-  // How errors name this rank's machine.
+  // How errors name this rank's machine, and its process.
   std::string host;
   // Lines "name=value" that all ranks must have alike: the library's version,
   // the settings that ranks decide from (AgreedSettingsText).

@@ -111,13 +111,30 @@ absl::Status RunAtOnce(Group* group) {
   return status;
 }
 
+// Nothing is wrong with it, but peers may wait for it all the same.
+void AnnounceWithGroup(const GroupedCall& call, const absl::Status& refused) {
+  const Operation& operation = *call.operation;
+  if (operation.kind == Operation::Kind::kCollective) {
+    call.communicator->AnnounceRefusal(refused);
+    return;
+  }
+  call.communicator->AnnounceRefusal(
+      operation.transfer, absl::InvalidArgumentError(absl::StrCat(
+                              "rank ", call.communicator->membership().rank,
+                              ": ", TransferText(operation.transfer),
+                              ": its group was refused: ", refused.message())));
+}
+
 absl::Status RunGroup(Group* group) {
   const std::vector<GroupedCall>& calls = group->calls;
   absl::Status status = std::exchange(group->refused, absl::OkStatus());
   if (status.ok() && RunsAtOnce(calls)) return RunAtOnce(group);
   status = RefusalOf(calls, status);
   if (!status.ok()) {
-    for (const GroupedCall& call : calls) call.operation->Release();
+    for (const GroupedCall& call : calls) {
+      AnnounceWithGroup(call, status);
+      call.operation->Release();
+    }
     return status;
   }
   SubmitAll(calls);
@@ -179,7 +196,10 @@ trncclResult_t IssueTransfer(trncclComm* comm, const Transfer& transfer,
   if (!communicator.ok()) return Refuse(communicator.status());
   const absl::Status checked =
       CheckTransfer(transfer, (*communicator)->membership());
-  if (!checked.ok()) return Refuse(checked);
+  if (!checked.ok()) {
+    (*communicator)->AnnounceRefusal(transfer, checked);
+    return Refuse(checked);
+  }
   const auto fill = [&](Operation* operation) {
     operation->kind = Operation::Kind::kTransfer;
     operation->transfer = transfer;

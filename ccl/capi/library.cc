@@ -31,6 +31,13 @@ Element Load(const void* from) {
   return element;
 }
 
+// For a caller, who gives it to trncclFreeText.
+char* CopyOf(const std::string& text) {
+  char* copy = new char[text.size() + 1];
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
 // The factor of a premultiplied sum, from one element of the type.
 absl::StatusOr<PremulFactor> FactorOf(const void* from, DataType type) {
   const absl::StatusOr<Folder> folder =
@@ -138,9 +145,31 @@ absl::Status Abort(trncclComm* comm) {
   return absl::OkStatus();
 }
 
+trncclResult_t AnnounceRefused(trncclComm* comm, const Transfer& transfer,
+                               const char* reason) {
+  const absl::StatusOr<Communicator*> usable = Usable(comm);
+  if (!usable.ok()) return Returned(usable.status());
+  const bool sends = transfer.direction == Transfer::kSend;
+  if (reason == nullptr)
+    return Returned(NullArgument(sends ? "trncclCommAnnounceRefusedSend"
+                                       : "trncclCommAnnounceRefusedRecv"));
+  (*usable)->AnnounceRefusal(
+      transfer,
+      absl::InvalidArgumentError(absl::StrCat(
+          "rank ", (*usable)->membership().rank,
+          sends ? ": send to " : ": receive from ",
+          transfer.peer == kAnySource ? "any rank"
+                                      : absl::StrCat("rank ", transfer.peer),
+          transfer.tag == kAnyTag ? ", any tag: "
+                                  : absl::StrCat(", tag ", transfer.tag, ": "),
+          reason)));
+  return trncclSuccess;
+}
+
 }  // namespace
 }  // namespace trnccl
 
+using trnccl::CopyOf;
 using trnccl::NullArgument;
 using trnccl::Returned;
 
@@ -207,6 +236,20 @@ trncclResult_t trncclCommAnnounceRefusal(trncclComm_t comm,
     return Returned(NullArgument("trncclCommAnnounceRefusal"));
   (*usable)->AnnounceRefusal(absl::InvalidArgumentError(reason));
   return trncclSuccess;
+}
+
+trncclResult_t trncclCommAnnounceRefusedSend(trncclComm_t comm, int peer,
+                                             int64_t tag, const char* reason) {
+  return trnccl::AnnounceRefused(
+      comm, {.direction = trnccl::Transfer::kSend, .peer = peer, .tag = tag},
+      reason);
+}
+
+trncclResult_t trncclCommAnnounceRefusedRecv(trncclComm_t comm, int peer,
+                                             int64_t tag, const char* reason) {
+  return trnccl::AnnounceRefused(
+      comm, {.direction = trnccl::Transfer::kReceive, .peer = peer, .tag = tag},
+      reason);
 }
 
 trncclResult_t trncclCommAbort(trncclComm_t comm) {
@@ -277,9 +320,21 @@ trncclResult_t trncclCommDumpCalls(trncclComm_t comm, char** text) {
   const absl::StatusOr<trnccl::Communicator*> usable = trnccl::Usable(comm);
   if (!usable.ok()) return Returned(usable.status());
   if (text == nullptr) return Returned(NullArgument("trncclCommDumpCalls"));
-  const std::string dump = (*usable)->recorder().Dump();
-  *text = new char[dump.size() + 1];
-  std::memcpy(*text, dump.c_str(), dump.size() + 1);
+  *text = CopyOf((*usable)->recorder().Dump());
+  return trncclSuccess;
+}
+
+trncclResult_t trncclCommDescribeRank(trncclComm_t comm, int rank,
+                                      char** text) {
+  const absl::StatusOr<trnccl::Communicator*> usable = trnccl::Usable(comm);
+  if (!usable.ok()) return Returned(usable.status());
+  if (text == nullptr) return Returned(NullArgument("trncclCommDescribeRank"));
+  const int ranks = (*usable)->membership().ranks;
+  if (rank < 0 || rank >= ranks) {
+    return Returned(absl::InvalidArgumentError(absl::StrCat(
+        "trncclCommDescribeRank: there is no rank ", rank, " of ", ranks)));
+  }
+  *text = CopyOf((*usable)->DescribePeer(rank));
   return trncclSuccess;
 }
 

@@ -87,6 +87,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
 
 Communicator::Communicator(Parts parts)
     : parts_(std::move(parts)),
+      needs_calls_(parts_.transports->NeedsCalls()),
       policy_(WaitPolicy::For(parts_.settings, parts_.topology.own_core
                                                    ? Cores::kOwn
                                                    : Cores::kShared)),
@@ -107,7 +108,9 @@ Communicator::Communicator(Parts parts)
       .control_lane = parts_.collective_lanes,
       .data_lane = parts_.collective_lanes + 1,
       .cookie = parts_.cookie,
-      .unmapped_min_bytes = PeerCopyMinBytes(parts_.model)});
+      .first_id = parts_.first_sequence,
+      .unmapped_min_bytes = PeerCopyMinBytes(parts_.model),
+      .gone = [this](int rank) { return Gone(rank); }});
   health_ = std::make_unique<Health>(
       Health::Options{.membership = parts_.membership,
                       .routes = &routes,
@@ -337,18 +340,17 @@ void Communicator::Disarm() {
 
 Drivable::Drive Communicator::DriveOnce() {
   HearLosses();
-  if (unfinished_.load() == 0 || waiters_.load() > 0 || !TryAcquire())
-    return Drive::kNoWork;
+  if (!HasWork() || !TryAcquire()) return Drive::kNoWork;
   if (armed_) Disarm();
   const bool moved = Advance();
   if (!moved) CheckClocks();
+  owes_word_.store(point_to_point_->busy());
   Release();
   return moved ? Drive::kMoved : Drive::kIdle;
 }
 
 Drivable::Drive Communicator::PrepareSleep(std::vector<int>* wake_fds) {
-  if (unfinished_.load() == 0 || waiters_.load() > 0 || !TryAcquire())
-    return Drive::kNoWork;
+  if (!HasWork() || !TryAcquire()) return Drive::kNoWork;
   Arm();
   const bool moved = Advance();
   if (moved) {

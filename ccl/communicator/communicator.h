@@ -49,6 +49,7 @@
 #include "ccl/progress/backoff.h"
 #include "ccl/progress/progress_thread.h"
 #include "ccl/progress/sleepers.h"
+#include "ccl/recorder/call_log.h"
 #include "ccl/recorder/recorder.h"
 #include "ccl/topology/topology.h"
 #include "ccl/transport_set/transport_set.h"
@@ -82,7 +83,7 @@ class Communicator : public Drivable {
     // Null: the process's, once there's asynchronous work.
     ProgressThread* progress_thread = nullptr;
     LinkModel model;
-    uint32_t first_sequence = 1;  // of its collectives; it wraps
+    uint32_t first_sequence = 1;  // of its collectives and offers; it wraps
     int collective_lanes = 1;
     size_t slice_bytes = 0;  // the longest message between any two ranks
   };
@@ -105,7 +106,14 @@ class Communicator : public Drivable {
 
   // Tells the peers of a collective that Check() or the caller has refused, so
   // that those who wait for it fail soon, unless this rank makes it after all.
-  void AnnounceRefusal(const absl::Status& refusal);
+  void AnnounceRefusal(const absl::Status& refusal) {
+    AnnounceRefusal(Refused{.why = std::string(refusal.message())});
+  }
+  // The same of a send or receive: the peer is told that it names.
+  void AnnounceRefusal(const Transfer& transfer, const absl::Status& refusal) {
+    AnnounceRefusal(
+        Refused{.why = std::string(refusal.message()), .transfer = transfer});
+  }
 
   // Runs a blocking collective if one of its shape has run before and was
   // small; false if not, and then nothing has happened.
@@ -148,6 +156,9 @@ class Communicator : public Drivable {
   // Of the last collective that was started; "" before any.
   std::string_view last_algorithm() const { return *last_algorithm_.load(); }
   Recorder& recorder() { return *recorder_; }
+  // For errors: "rank 2 (host a, pid 7): stopped, its last call: ...". Any
+  // thread.
+  std::string DescribePeer(int rank) const;
   const std::atomic<bool>& aborted() const { return aborted_; }
   // The cookie of the next child of this color: alike on all its ranks, since
   // all ranks split alike.
@@ -159,6 +170,14 @@ class Communicator : public Drivable {
 
  private:
   explicit Communicator(Parts parts);
+
+  // A call that was refused.
+  struct Refused {
+    std::string why;
+    std::optional<Transfer> transfer = std::nullopt;  // else a collective
+    size_t position = 0;  // among the submissions; those before it came first
+  };
+  void AnnounceRefusal(Refused refused);
 
   // What a wait is for: an operation's end, or, with none, the end of all that
   // were submitted.
@@ -172,6 +191,12 @@ class Communicator : public Drivable {
   absl::Status WaitForAll(std::span<Operation* const> operations);
 
   absl::Status UseProgressThread();
+  // Whether the progress thread has to drive it.
+  bool HasWork() const {
+    return (unfinished_.load() > 0 || submitted_.load() || owes_word_.load() ||
+            (needs_calls_ && !failed_.load())) &&
+           waiters_.load() == 0;
+  }
   // Nobody drives a communicator that has failed or ends: where wires need
   // their sender (Transport::unsent), what it told its peers leaves now or
   // never.
@@ -236,15 +261,43 @@ class Communicator : public Drivable {
   void CheckDeadline(Operation* operation, int64_t now_ns);
   // Tells the peers that this rank makes no collective from `sequence` on.
   void Leave(uint32_t sequence);
+  // Waits until peers have taken what could be lost with this process.
+  void AwaitTaken();
   // Takes in who has left on other nodes.
   void HearDepartures();
   // Looks for peers that won't do their part of what this rank is at.
   void CheckPeers(int64_t now_ns);
+  // For how long nothing has moved in the current call, nor a peer failed; 0 if
+  // there's none.
+  int64_t StuckForNs(int64_t now_ns);
+  // Whoever the current call waits for though it left long ago: what it sent
+  // was lost.
+  std::optional<int> LostWordsOf(int64_t now_ns) const;
+  // Whether the peer has left without making the current collective.
+  bool LeftBeforeCall(int rank) const;
+  bool AllOthersLeft() const;
+  // One that left and that this rank still needs.
+  std::optional<int> MissedLeaver() const;
+  // That the peer has left.
+  absl::Status Departed(int rank) const;
+  // Why what was read of the peer's memory can't be trusted, or OK.
+  absl::Status Gone(int rank);
   // Why the peer won't, or OK.
   absl::Status WontCome(int rank, int64_t now_ns) const;
-  // Tells the peers of refusals that weren't told yet.
-  void TellRefusals(std::span<const std::string> refusals);
+  // Why the peer won't do its part of a transfer that it has refused, or OK.
+  absl::Status WontMatch(int rank, int64_t now_ns) const;
+  // Tells the peers of a refusal.
+  void TellRefusal(const Refused& refused);
   std::string DescribeWait(const Operation& operation) const;
+  // The ranks whose data, or presence, it needs next.
+  std::vector<int> WaitsFor(const Operation& operation) const;
+  // What a rank of this machine has done; none if that can't be seen.
+  std::optional<CallLog> LogOf(int rank) const;
+  // Its process's state, and its last call.
+  std::optional<std::string> WhereIs(int rank) const;
+  // Where ranks are that don't answer, and those that are waited for.
+  std::string DescribeSilent(const std::vector<int>& ranks) const;
+  std::string DescribeAwaited(const Operation& operation) const;
   // A peer's failure that ends what this rank is at: not if that's a call which
   // the peer had completed.
   const Health::Notice* Heard();
@@ -264,7 +317,7 @@ class Communicator : public Drivable {
   // A peer's death, if that's behind the error; else the error.
   absl::Status DeathOr(const absl::Status& status);
   // The same where ranks of other nodes are watched over: the error of a wire
-  // doesn't name whose death broke it.
+  // doesn't name whose death, or leaving, broke it.
   absl::Status LossOr(const absl::Status& status);
   // Says at whom it began, where that's known.
   absl::Status Named(const absl::Status& status) const;
@@ -299,6 +352,7 @@ class Communicator : public Drivable {
   };
 
   Parts parts_;
+  const bool needs_calls_;  // of its transports
   WaitPolicy policy_;
   std::atomic<int64_t> timeout_ms_;
   CallChecker checker_;
@@ -318,11 +372,13 @@ class Communicator : public Drivable {
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> failed_ = false;
   std::atomic<bool> submitted_ = false;
+  // A peer has no room yet for the word of a refusal.
+  std::atomic<bool> owes_word_ = false;
   std::atomic<const std::string_view*> last_algorithm_;
   mutable Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   std::vector<Operation*> submissions_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::string> refusals_ ABSL_GUARDED_BY(mutex_);  // to be told
+  std::vector<Refused> refusals_ ABSL_GUARDED_BY(mutex_);  // to be told
 
   // The token holder's.
   bool armed_ = false;  // peers ring
@@ -337,6 +393,17 @@ class Communicator : public Drivable {
   size_t heard_departures_ = 0;
   absl::Status verdict_;  // once peers have answered
   int64_t answers_until_ns_ = 0;
+  uint64_t moves_ = 0;  // rounds in which anything moved
+  // Where this rank was at the last look, and since when.
+  struct StuckPlace {
+    uint64_t moves = 0;
+    uint32_t sequence = 0;
+    const Health::Notice* notice = nullptr;
+
+    bool operator==(const StuckPlace&) const = default;
+  };
+  StuckPlace stuck_at_;
+  int64_t stuck_since_ns_ = 0;
   uint32_t next_sequence_;
   uint32_t splits_ = 0;
   // The fingerprints of the last collectives, by sequence.

@@ -2,6 +2,8 @@
 // Copyright (c) The trnccl Authors
 #include "ccl/communicator/create.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -76,7 +78,8 @@ absl::Status MakeTransports(Communicator::Parts* parts) {
            .doorbell = &parts->sleepers->doorbell(),
            .lanes = parts->collective_lanes + Communicator::kOwnLanes,
            .nodes = static_cast<int>(parts->topology.grid.nodes.size()),
-           .network = parts->network}));
+           .network = parts->network,
+           .first_sequence = parts->first_sequence}));
   return absl::OkStatus();
 }
 
@@ -332,12 +335,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
   const Deadline deadline = Deadline::After(settings.bootstrap_timeout_ms);
   ASSIGN_OR_RETURN(HostFacts facts, GatherHostFacts(settings.host_id));
   ASSIGN_OR_RETURN(const LinkModel model, ChosenModel(settings.tuning_file));
-  BootstrapOptions options{.patience = {deadline, request.abort},
-                           .host = facts.hostname,
-                           .agreement = AgreementText(settings, model) +
-                                        MembersText(request.members),
-                           .interfaces = {.names = settings.socket_ifname,
-                                          .family = settings.socket_family}};
+  BootstrapOptions options{
+      .patience = {deadline, request.abort},
+      .host = absl::StrCat(facts.hostname, ", pid ", getpid()),
+      .agreement =
+          AgreementText(settings, model) + MembersText(request.members),
+      .interfaces = {.names = settings.socket_ifname,
+                     .family = settings.socket_family}};
   std::vector<Socket> listeners;
   if (request.place != nullptr) {
     ASSIGN_OR_RETURN(listeners, request.place->Listeners());

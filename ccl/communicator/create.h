@@ -33,7 +33,9 @@ struct MakeRequest {
   Settings settings;
   std::string name;
   const std::atomic<bool>* abort = nullptr;
-  uint32_t first_sequence = 1;  // alike on all ranks; for tests of its wrap
+  // Of all that's counted and wraps: calls, each link's messages, offers. Alike
+  // on all ranks; for tests.
+  uint32_t first_sequence = 1;
   // Who the ranks are elsewhere, which all must say alike; may be empty.
   std::string members;
   // Where this rank is to serve the others, if it is (Reunion).

@@ -6,12 +6,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/log.h"
 #include "ccl/base/origin.h"
@@ -33,12 +33,12 @@ constexpr int64_t kLastWordsNs = 1'000'000'000;
 // long may pass between the two.
 constexpr int64_t kDyingNs = 20'000'000;
 
-// How long a rank that fails or leaves stays to get its last words on their
+// How long a rank that fails, refuses or leaves stays to get its words on their
 // way: abort must return soon.
 constexpr int64_t kSendOffNs = 50'000'000;
 
-// A wire may break before the word of its peer's death is here: so long that is
-// waited for.
+// A wire may break before the word of its peer's death, or leaving, is here: so
+// long that is waited for.
 constexpr int64_t kWordOfDeathNs = 1'000'000'000;
 
 // How long peers have to answer, once a deadline is over.
@@ -82,12 +82,6 @@ void Communicator::HearLosses() {
   }
 }
 
-std::string Communicator::NameOf(int rank) const {
-  const HostFacts& host = parts_.topology.hosts[static_cast<size_t>(rank)];
-  return absl::StrCat("rank ", rank, " (host ", host.hostname, ", pid ",
-                      host.pid, ")");
-}
-
 void Communicator::CheckClocks() {
   if (failed_.load(std::memory_order_relaxed)) {
     Fail(failure());
@@ -99,11 +93,8 @@ void Communicator::CheckClocks() {
     if (silent.empty()) {
       Fail(verdict_);
     } else if (now_ns >= answers_until_ns_) {
-      Fail(absl::Status(
-          verdict_.code(),
-          absl::StrCat(verdict_.message(), "; no answer from rank ",
-                       absl::StrJoin(silent, ", "),
-                       ": in no call of this communicator, or stopped")));
+      Fail(absl::Status(verdict_.code(), absl::StrCat(verdict_.message(),
+                                                      DescribeSilent(silent))));
     }
     return;
   }
@@ -113,34 +104,27 @@ void Communicator::CheckClocks() {
   if (verdict_.ok()) CheckPeers(now_ns);
 }
 
-void Communicator::Leave(uint32_t sequence) {
-  health_->SayLeft(sequence);
-  const JobWatch& watch = parts_.watch;
-  if (watch.vigil != nullptr) {
-    watch.vigil->Depart({.cookie = parts_.cookie,
-                         .rank = watch.ranks[parts_.membership.rank],
-                         .sequence = sequence});
-  }
-  SendOff();
-}
-
-void Communicator::HearDepartures() {
-  const JobWatch& watch = parts_.watch;
-  if (watch.vigil == nullptr || watch.vigil->departures() == heard_departures_)
-    return;
-  heard_departures_ = watch.vigil->departures();
-  for (const auto& departure : watch.vigil->DeparturesFrom(parts_.cookie)) {
-    const auto found =
-        std::find(watch.ranks.begin(), watch.ranks.end(), departure.rank);
-    if (found == watch.ranks.end()) continue;
-    health_->HearLeft(static_cast<int>(found - watch.ranks.begin()),
-                      departure.sequence);
-  }
-}
-
 void Communicator::CheckPeers(int64_t now_ns) {
   if (current_ == nullptr && transfers_.empty()) return;
   HearDepartures();
+  const int64_t stuck_ns = StuckForNs(now_ns);
+  const Health::Notice* notice = health_->notice();
+  if (notice != nullptr && stuck_ns >= kLastWordsNs) {
+    const absl::Status cause = absl::UnavailableError(absl::StrCat(
+        "rank ", parts_.membership.rank, ": ", DescribeWait(*current_),
+        DescribeAwaited(*current_), "; meanwhile ", notice->cause.message()));
+    Fail(Named(WithOrigin(cause, notice->origin)));
+    return;
+  }
+  if (const std::optional<int> rank = LostWordsOf(now_ns)) {
+    const absl::Status cause = absl::UnavailableError(
+        absl::StrCat("rank ", parts_.membership.rank, ": ",
+                     DescribeWait(*current_), "; ", NameOf(*rank),
+                     " has left, and what it sent hasn't all arrived; "
+                     "destroy a communicator when all ranks are done"));
+    Fail(Named(WithOrigin(cause, *rank)));
+    return;
+  }
   for (int rank = 0; rank < parts_.membership.ranks; ++rank) {
     const absl::Status why = WontCome(rank, now_ns);
     if (why.ok()) continue;
@@ -149,27 +133,37 @@ void Communicator::CheckPeers(int64_t now_ns) {
   }
 }
 
-absl::Status Communicator::WontCome(int rank, int64_t now_ns) const {
-  const Health::Refusal* refusal = health_->RefusedBy(rank);
-  if (const Health::Leaving* left = health_->LeftBy(rank)) {
-    const auto ended = [&] {
-      return absl::UnavailableError(
-          absl::StrCat(NameOf(rank), " has destroyed its communicator after ",
-                       left->sequence - parts_.first_sequence, " collectives",
-                       refusal == nullptr ? "" : " and a refused one: ",
-                       refusal == nullptr ? "" : refusal->text,
-                       "; destroy it when all ranks are done"));
-    };
-    if (current_ != nullptr &&
-        static_cast<int32_t>(current_->sequence - left->sequence) >= 0)
-      return ended();
-    for (const Operation* operation : transfers_)
-      if (operation->transfer.peer == rank &&
-          now_ns - left->heard_ns >= kLastWordsNs)
-        return ended();
+absl::Status Communicator::WontMatch(int rank, int64_t now_ns) const {
+  for (const Operation* operation : transfers_) {
+    const Transfer& transfer = operation->transfer;
+    const Refusals::Heard* heard = point_to_point_->RefusalBy(rank, transfer);
+    if (heard == nullptr ||
+        now_ns - std::max(heard->heard_ns, operation->started_ns) < kRetryNs)
+      continue;
+    return absl::UnavailableError(
+        absl::StrCat(TransferText(transfer), ": ", NameOf(rank),
+                     " has refused its own call: ", heard->why));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Communicator::WontCome(int rank, int64_t now_ns) const {
+  if (absl::Status refused = WontMatch(rank, now_ns); !refused.ok())
+    return refused;
+  if (const Health::Leaving* left = health_->LeftBy(rank)) {
+    if (LeftBeforeCall(rank)) return Departed(rank);
+    for (const Operation* operation : transfers_) {
+      const int peer = operation->transfer.peer;
+      const bool needs = peer == rank || (peer < 0 && AllOthersLeft());
+      if (needs && now_ns - left->heard_ns >= kLastWordsNs)
+        return Departed(rank);
+    }
+  }
+  const Health::Refusal* refusal = health_->RefusedBy(rank);
+  // A later call waits for it too: this rank may have done its part of the
+  // refused one alone.
   if (refusal == nullptr || current_ == nullptr ||
-      refusal->sequence != current_->sequence ||
+      static_cast<int32_t>(current_->sequence - refusal->sequence) < 0 ||
       now_ns - std::max(refusal->heard_ns, current_->started_ns) < kRetryNs)
     return absl::OkStatus();
   // What all ranks refuse is nobody's to wait for.
@@ -180,29 +174,40 @@ absl::Status Communicator::WontCome(int rank, int64_t now_ns) const {
       absl::StrCat(NameOf(rank), " has refused its own call: ", refusal->text));
 }
 
-void Communicator::AnnounceRefusal(const absl::Status& refusal) {
+void Communicator::AnnounceRefusal(Refused refused) {
   {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return;
-    refusals_.emplace_back(refusal.message());
+    refused.position = submissions_.size();
+    refusals_.push_back(std::move(refused));
     submitted_.store(true);
   }
-  if (!TryAcquire()) return;  // who has the token takes it up
-  if (submitted_.load()) TakeSubmissions();
-  Release();
+  if (TryAcquire()) {
+    if (submitted_.load()) TakeSubmissions();
+    SendOff();  // this rank may make no more calls
+    owes_word_.store(point_to_point_->busy());
+    Release();
+    if (!owes_word_.load()) return;
+  }
+  // Whoever has the token, or that thread, takes it up; without one, this
+  // rank's next call does.
+  if (progress_thread_ == nullptr) UseProgressThread().IgnoreError();
+  if (progress_thread_ != nullptr) progress_thread_->Notify();
 }
 
-void Communicator::TellRefusals(std::span<const std::string> refusals) {
+void Communicator::TellRefusal(const Refused& refused) {
+  if (refused.transfer.has_value()) {
+    point_to_point_->Refuse(*refused.transfer, refused.why);
+    return;
+  }
   uint32_t sequence = next_sequence_;
   for (const Operation* queued = queue_head_; queued != nullptr;
        queued = queued->next)
     ++sequence;
-  for (const std::string& text : refusals) {
-    if (refused_sequence_ != sequence) refused_times_ = 0;
-    refused_sequence_ = sequence;
-    health_->SayRefused(
-        {.sequence = sequence, .times = ++refused_times_, .text = text});
-  }
+  if (refused_sequence_ != sequence) refused_times_ = 0;
+  refused_sequence_ = sequence;
+  health_->SayRefused(
+      {.sequence = sequence, .times = ++refused_times_, .text = refused.why});
 }
 
 void Communicator::CheckDeadline(Operation* operation, int64_t now_ns) {
@@ -218,23 +223,8 @@ void Communicator::CheckDeadline(Operation* operation, int64_t now_ns) {
       "rank ", parts_.membership.rank, ": ", DescribeWait(*operation),
       " after ", waited_ms, " ms (its timeout is ", operation->timeout_ms,
       " ms); see whether all ranks live and make the same call, or raise "
-      "TRNCCL_TIMEOUT_MS")));
-}
-
-std::string Communicator::DescribeWait(const Operation& operation) const {
-  if (operation.kind == Operation::Kind::kTransfer)
-    return point_to_point_->Describe(operation.transfer);
-  const std::string call = DescribeCall(envelope_);
-  if (runner_ == Runner::kProgram)
-    return absl::StrCat(call, " ", executor_.DescribeWait());
-  if (runner_ == Runner::kEngine)
-    return absl::StrCat(call, " waits for rank ",
-                        absl::StrJoin(engine_stage_->WaitsFor(), ", "),
-                        " (on the engine)");
-  return absl::StrCat(call, " waits for data of rank ",
-                      absl::StrJoin(short_run_.WaitsFor(), ", "),
-                      " (algorithm ", std::string(*last_algorithm_.load()),
-                      ")");
+      "TRNCCL_TIMEOUT_MS",
+      DescribeAwaited(*operation))));
 }
 
 const Health::Notice* Communicator::Heard() {
@@ -283,10 +273,18 @@ bool Communicator::MayComplete() {
     Fail(verdict_);
     return false;
   }
-  if (Heard() == nullptr) [[likely]]
+  if (Heard() != nullptr) [[unlikely]] {
+    Listen();
+    return false;
+  }
+  if (!health_->anyone_left()) [[likely]]
     return true;
-  Listen();
-  return false;
+  for (int rank = 0; rank < parts_.membership.ranks; ++rank) {
+    if (!LeftBeforeCall(rank)) continue;
+    Fail(InCall(WithOrigin(Departed(rank), rank)));
+    return false;
+  }
+  return true;
 }
 
 void Communicator::FailOnceAnswered(const absl::Status& status) {
@@ -326,9 +324,21 @@ absl::Status Communicator::LossOr(const absl::Status& status) {
     // This may be the thread that would look otherwise.
     parts_.watch.vigil->LookNow();
     HearLosses();
+    HearDepartures();
+    if (const std::optional<int> rank = MissedLeaver())
+      return InCall(WithOrigin(Departed(*rank), *rank));
     sched_yield();
   }
   return failed_.load() ? failure() : status;
+}
+
+int64_t Communicator::StuckForNs(int64_t now_ns) {
+  if (current_ == nullptr) return 0;
+  const StuckPlace place = {.moves = moves_,
+                            .sequence = current_->sequence,
+                            .notice = health_->notice()};
+  if (std::exchange(stuck_at_, place) != place) stuck_since_ns_ = now_ns;
+  return now_ns - stuck_since_ns_;
 }
 
 absl::Status Communicator::InCall(const absl::Status& status) const {

@@ -71,6 +71,7 @@ bool Communicator::Advance() {
       FailInCall(InCall(status));
     moved = parts_.transports->TakeArrived();
   }
+  moves_ += moved;
   return moved;
 }
 
@@ -121,15 +122,20 @@ const absl::Status& Communicator::RunnerStatus() const {
 
 void Communicator::TakeSubmissions() {
   std::vector<Operation*> taken;
-  std::vector<std::string> refusals;
+  std::vector<Refused> refusals;
   {
     MutexLock lock(mutex_);
     taken.swap(submissions_);
     refusals.swap(refusals_);
     submitted_.store(false);
   }
-  for (Operation* operation : taken) Enqueue(operation);
-  if (!refusals.empty()) TellRefusals(refusals);
+  // In the order of the calls: one may be made in the place of a refused one.
+  size_t enqueued = 0;
+  for (const Refused& refused : refusals) {
+    while (enqueued < refused.position) Enqueue(taken[enqueued++]);
+    TellRefusal(refused);
+  }
+  while (enqueued < taken.size()) Enqueue(taken[enqueued++]);
 }
 
 void Communicator::Enqueue(Operation* operation) {
@@ -206,7 +212,7 @@ absl::Status Communicator::StartCollective() {
   past_calls_[current_->sequence % kPastCalls] = envelope_;
   if (refused_times_ > 0 && refused_sequence_ == current_->sequence)
       [[unlikely]]
-    health_->SayWaiting(envelope_);  // it's made after all
+    health_->SayMade(envelope_);
   if (SpecOf(call.collective).reduces) RETURN_IF_ERROR(ChooseFolder(call));
   ASSIGN_OR_RETURN(plan_, planner_->PlanFor(call));
   if (!engine_stage_.has_value() || !UsesEngine(call)) return StartProgram();

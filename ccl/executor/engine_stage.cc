@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ccl/base/check.h"
 #include "ccl/base/origin.h"
 
@@ -155,6 +157,16 @@ std::vector<int> EngineStage::WaitsFor() const {
   for (int peer = 0; peer < membership_.ranks; ++peer)
     if (!taken_[peer]) ranks.push_back(peer);
   return ranks;
+}
+
+std::string EngineStage::DescribeWait() const {
+  std::string_view progress = "being moved";
+  if (phase_ == Phase::kSendOffer || phase_ == Phase::kTakeOffers)
+    progress = "none moved yet";
+  if (phase_ == Phase::kSendBarrier || phase_ == Phase::kTakeBarrier)
+    progress = "this rank's part is moved";
+  return absl::StrCat("waits for rank ", absl::StrJoin(WaitsFor(), ", "),
+                      " (on the engine; data: ", std::string(progress), ")");
 }
 
 }  // namespace trnccl

@@ -47,6 +47,8 @@ class EngineStage {
   // why they don't.
   absl::Status Leave() { return engine_->Leave(); }
 
+  // For error messages: what it waits for, and how far the data has got.
+  std::string DescribeWait() const;
   // The ranks that it waits for.
   std::vector<int> WaitsFor() const;
 

@@ -57,6 +57,10 @@ std::string TextOf(const Incoming& message) {
                      std::min(message.bytes, kMaxTextBytes));
 }
 
+std::string_view BytesOf(const Envelope& call) {
+  return {reinterpret_cast<const char*>(&call), sizeof(call)};
+}
+
 }  // namespace
 
 Health::Health(const Options& options)
@@ -88,14 +92,32 @@ void Health::Tell(const Notice& notice) {
 }
 
 void Health::SayWaiting(const Envelope& call) {
-  const std::string_view bytes(reinterpret_cast<const char*>(&call),
-                               sizeof(call));
+  SayOwed();
   for (const Peer& peer : peers_) {
     if (peer.transport == nullptr || peer.transport->Pending(peer.hints) > 0)
       continue;
     // There's room, and nothing is lost but a hint if there isn't.
-    static_cast<void>(
-        Send(peer.transport, peer.hints, Seal(cookie_, Kind::kWaiting), bytes));
+    static_cast<void>(Send(peer.transport, peer.hints,
+                           Seal(cookie_, Kind::kWaiting), BytesOf(call)));
+  }
+}
+
+void Health::SayMade(const Envelope& call) {
+  made_ = call;
+  owes_ = true;
+  for (Peer& peer : peers_) peer.owed = peer.transport != nullptr;
+  SayOwed();
+}
+
+void Health::SayOwed() {
+  if (!owes_) [[likely]]
+    return;
+  owes_ = false;
+  for (Peer& peer : peers_) {
+    if (!peer.owed) continue;
+    peer.owed = !Send(peer.transport, peer.hints, Seal(cookie_, Kind::kWaiting),
+                      BytesOf(made_));
+    owes_ |= peer.owed;
   }
 }
 
@@ -119,6 +141,7 @@ void Health::SayLeft(uint32_t sequence) {
 void Health::HearLeft(int rank, uint32_t sequence) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (peer.leaving.has_value()) return;
+  anyone_left_ = true;
   peer.leaving = {.sequence = sequence, .heard_ns = NowNs()};
 }
 
@@ -135,6 +158,7 @@ void Health::SayToAll(LinkId Peer::*link, const Envelope& envelope,
 }
 
 void Health::Listen() {
+  SayOwed();
   ListenTo(&Peer::hints);
   ListenTo(&Peer::link);
 }
@@ -160,8 +184,9 @@ void Health::Hear(Peer& peer, const Incoming& message) {
   const auto sequence = static_cast<uint32_t>(words[1]);
   if (is(Kind::kWaiting) && message.bytes == sizeof(Envelope)) {
     std::memcpy(&peer.waiting.emplace(), message.data, sizeof(Envelope));
+    const auto made = static_cast<uint32_t>(peer.waiting->words[0]);
     if (peer.refusal.has_value() &&
-        static_cast<uint32_t>(peer.waiting->words[0]) == peer.refusal->sequence)
+        static_cast<int32_t>(made - peer.refusal->sequence) >= 0)
       peer.refusal.reset();
   } else if (is(Kind::kRefused)) {
     peer.refusal = {.sequence = sequence,
@@ -169,6 +194,7 @@ void Health::Hear(Peer& peer, const Incoming& message) {
                     .text = TextOf(message),
                     .heard_ns = NowNs()};
   } else if (is(Kind::kLeft)) {
+    anyone_left_ = true;
     peer.leaving = {.sequence = sequence, .heard_ns = NowNs()};
   } else {
     HearFailure(peer, message);

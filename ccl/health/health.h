@@ -71,6 +71,10 @@ class Health {
     int64_t heard_ns = 0;  // when; not told
   };
   void SayRefused(const Refusal& refusal);
+  // That the call which was refused is made after all. Who has no room for that
+  // is told by the next Listen() or SayWaiting(): a refusal that nobody takes
+  // back counts against all later calls.
+  void SayMade(const Envelope& call);
 
   // Tells the peers of the node that this rank has ended its communicator in
   // order: it makes no call from `sequence` on. Those of other nodes learn of
@@ -99,6 +103,7 @@ class Health {
     uint32_t sequence = 0;
     int64_t heard_ns = 0;
   };
+  bool anyone_left() const { return anyone_left_; }
   // Whether a peer has left, or null.
   const Leaving* LeftBy(int rank) const;
 
@@ -111,12 +116,14 @@ class Health {
     LinkId link;
     LinkId hints;
     bool told = false;    // has been told
+    bool owed = false;    // the word that a refused call was made
     bool failed = false;  // has said so
     std::optional<Envelope> waiting;
     std::optional<Refusal> refusal;
     std::optional<Leaving> leaving;
   };
 
+  void SayOwed();
   void ListenTo(LinkId Peer::*link);
   // Says it wherever there's room.
   void SayToAll(LinkId Peer::*link, const Envelope& envelope,
@@ -124,9 +131,12 @@ class Health {
   void Hear(Peer& peer, const Incoming& message);
   void HearFailure(Peer& peer, const Incoming& message);
 
+  bool anyone_left_ = false;
   const uint32_t cookie_;
   std::vector<Peer> peers_;  // by rank
   std::optional<Notice> notice_;
+  bool owes_ = false;  // any of them
+  Envelope made_;      // what's owed
 };
 
 }  // namespace trnccl

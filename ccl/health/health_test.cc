@@ -138,6 +138,28 @@ TEST_P(HealthTest, PeersLearnInWhichCallARankWaits) {
 
 // Whoever doesn't read is told once that he's waited for: the room that's left
 // is for a failure.
+TEST_P(HealthTest, ARefusalThatIsTakenBackIsForgottenHoweverFullTheLinksAre) {
+  // So often that the links are full.
+  for (uint32_t times = 1; times <= 200; ++times)
+    ranks_[1]->SayRefused({.sequence = 7, .times = times, .text = "bad"});
+  Envelope call = {};
+  call.words[0] = 7;
+  ranks_[1]->SayMade(call);
+  for (const int rank : {0, 2}) {
+    ranks_[rank]->Listen();
+    if (const Health::Refusal* refusal = ranks_[rank]->RefusedBy(1)) {
+      EXPECT_EQ(refusal->sequence, 7u);
+      EXPECT_EQ(refusal->text, "bad");
+    }
+  }
+  // What had no room is said once there is some.
+  ranks_[1]->Listen();
+  for (const int rank : {0, 2}) {
+    ranks_[rank]->Listen();
+    EXPECT_EQ(ranks_[rank]->RefusedBy(1), nullptr);
+  }
+}
+
 TEST_P(HealthTest, WaitingLeavesRoomForAFailure) {
   for (uint64_t i = 0; i < 20; ++i) ranks_[0]->SayWaiting({{i, 0, 0}});
   ranks_[0]->Tell({.origin = 0, .cause = absl::InternalError("after all")});

@@ -22,6 +22,9 @@ constexpr size_t kMaxWordBytes = 4 << 10;
 constexpr size_t kMaxReasonBytes = 1 << 10;
 constexpr size_t kLengthBytes = sizeof(uint32_t);
 
+// Departures kept for communicators that this rank hasn't made, or has ended.
+constexpr size_t kMostEarly = 4096;
+
 // So long a loss waits for what the lost rank sent before it ended.
 constexpr int64_t kLastWordsNs = 200'000'000;
 
@@ -199,9 +202,13 @@ void Vigil::TakeDeparture(std::string_view word, const Neighbour& from) {
   departure.rank = static_cast<int>(rank);
   PassOn(FrameOf(departure), &from);
   const auto attended = departures_.find(departure.cookie);
-  // No more than there are ranks, whatever a peer says.
-  if (attended == departures_.end() || attended->second.size() >= known_.size())
+  if (attended == departures_.end()) {
+    early_.push_back(departure);
+    if (early_.size() > kMostEarly) early_.pop_front();
     return;
+  }
+  // No more than there are ranks, whatever a peer says.
+  if (attended->second.size() >= known_.size()) return;
   attended->second.push_back(departure);
   departed_.fetch_add(1, std::memory_order_release);
   progress_thread_->Notify();
@@ -214,7 +221,14 @@ void Vigil::Depart(const Departure& departure) {
 
 void Vigil::Attend(uint32_t cookie) {
   MutexLock lock(mutex_);
-  departures_.try_emplace(cookie);
+  std::vector<Departure>& departures = departures_[cookie];
+  const size_t most = known_.size();
+  std::erase_if(early_, [&](const Departure& early) {
+    if (early.cookie != cookie || departures.size() >= most) return false;
+    departures.push_back(early);
+    departed_.fetch_add(1, std::memory_order_release);
+    return true;
+  });
 }
 
 void Vigil::Unattend(uint32_t cookie) {

@@ -24,6 +24,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -70,7 +71,9 @@ class Vigil : public Drivable {
   };
   // Tells everyone.
   void Depart(const Departure& departure);
-  // Departures from a communicator are kept while it's attended.
+  // Departures from a communicator are kept while it's attended. A peer may be
+  // done with it before this rank has made it: the last of others are kept,
+  // too.
   void Attend(uint32_t cookie);
   void Unattend(uint32_t cookie);
   // How many were kept, of all communicators.
@@ -134,6 +137,7 @@ class Vigil : public Drivable {
   std::vector<bool> known_ ABSL_GUARDED_BY(mutex_);  // lost, by rank
   std::vector<Pending> pending_ ABSL_GUARDED_BY(mutex_);
   std::vector<Loss> losses_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Departure> early_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, std::vector<Departure>> departures_
       ABSL_GUARDED_BY(mutex_);  // by cookie
 };

@@ -118,6 +118,39 @@ TEST_F(VigilTest, ADepartureIsToldToWhoAttendsToItsCommunicator) {
   EXPECT_EQ(vigils_[0]->losses(), 0u);
 }
 
+TEST_F(VigilTest, ADepartureMayComeBeforeAnyoneAttends) {
+  StartAllBut(-1);
+  vigils_[0]->Attend(7);
+  vigils_[3]->Depart({.cookie = 8, .rank = 3, .sequence = 1});
+  vigils_[3]->Depart({.cookie = 7, .rank = 3, .sequence = 2});
+  const Deadline deadline = Deadline::After(kPatienceMs);
+  while (vigils_[0]->departures() == 0 && !deadline.expired()) usleep(1'000);
+  vigils_[0]->Attend(8);
+  EXPECT_EQ(vigils_[0]->departures(), 2u);
+  const auto departures = vigils_[0]->DeparturesFrom(8);
+  ASSERT_EQ(departures.size(), 1u);
+  EXPECT_EQ(departures[0].rank, 3);
+}
+
+// However many communicators others end that this rank never makes.
+TEST_F(VigilTest, EarlyDeparturesTakeBoundedMemory) {
+  StartAllBut(-1);
+  vigils_[0]->Attend(7);
+  constexpr uint32_t kMany = 5'000;
+  for (uint32_t i = 0; i < kMany; ++i) {
+    vigils_[3]->Depart({.cookie = 1'000 + i, .rank = 3, .sequence = 1});
+    // The sockets between them take only so much.
+    for (const auto& vigil : vigils_) vigil->LookNow();
+  }
+  vigils_[3]->Depart({.cookie = 7, .rank = 3, .sequence = 1});
+  const Deadline deadline = Deadline::After(kPatienceMs);
+  while (vigils_[0]->departures() == 0 && !deadline.expired()) usleep(1'000);
+  vigils_[0]->Attend(1'000);
+  EXPECT_TRUE(vigils_[0]->DeparturesFrom(1'000).empty());
+  vigils_[0]->Attend(1'000 + kMany - 1);
+  EXPECT_EQ(vigils_[0]->DeparturesFrom(1'000 + kMany - 1).size(), 1u);
+}
+
 TEST_F(VigilTest, GarbageIsTheSendersLoss) {
   StartAllBut(3);
   const std::string garbage(100, '\xff');

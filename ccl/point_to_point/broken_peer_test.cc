@@ -78,7 +78,9 @@ TEST(BrokenPeer, SendsACollectivesMessage) {
 TEST(BrokenPeer, SendsUnknownOrMisshapenMessages) {
   using enum MessageKind;
   ExpectControlRefused({.kind = MessageKind{0}}, "", "kind 0");
-  ExpectControlRefused({.kind = MessageKind{8}}, "", "kind 8");
+  ExpectControlRefused({.kind = MessageKind{10}}, "", "kind 10");
+  ExpectControlRefused({.kind = kDeclined, .id = 2}, "", "direction 2");
+  ExpectControlRefused({.kind = kMade, .id = 9}, "", "direction 9");
   ExpectControlRefused({.kind = kData}, "x", "data on control lane");
   ExpectControlRefused({.type = DataType{kDataTypes}}, "", "type 17");
   ExpectControlRefused({.tag = -1}, "", "tag -1");

@@ -64,6 +64,8 @@ absl::StatusOr<bool> DataLane::Read() {
     std::byte* place = receive->buffer + receive->moved_bytes;
     if (place != incoming->data)
       std::memcpy(place, incoming->data, incoming->bytes);
+    if (incoming->by_reference && options_.gone != nullptr)
+      RETURN_IF_ERROR(options_.gone(options_.peer));
     receive->moved_bytes += incoming->bytes;
     options_.transport->Release(options_.link);
     if (receive->moved_bytes == receive->received_bytes) {

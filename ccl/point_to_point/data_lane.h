@@ -13,6 +13,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,9 +29,13 @@ class DataLane {
   struct Options {
     Transport* transport = nullptr;  // null for the rank itself
     LinkId link;
+    int peer = 0;
     uint32_t cookie = 0;
+    // An error once the peer has failed or left, by its word. Asked between
+    // reading its memory and telling it so: then it can't have left in order.
+    std::function<absl::Status(int peer)> gone;
   };
-  explicit DataLane(const Options& options) : options_(options) {}
+  explicit DataLane(Options options) : options_(std::move(options)) {}
 
   void Send(Transfer* send) { sending_.push_back(send); }
   void Receive(Transfer* receive) { receiving_.push_back(receive); }

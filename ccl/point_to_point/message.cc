@@ -3,6 +3,7 @@
 #include "ccl/point_to_point/message.h"
 
 #include <cstring>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -52,7 +53,7 @@ absl::StatusOr<MessageHeader> OpenMessage(const Incoming& incoming,
   const uint8_t kind = words[0] >> 8 & 0xff;
   const uint8_t type = words[0] & 0xff;
   if (kind < static_cast<uint8_t>(MessageKind::kEager) ||
-      kind > static_cast<uint8_t>(MessageKind::kTaken)) {
+      kind > static_cast<uint8_t>(MessageKind::kMade)) {
     return Broken(absl::StrCat("kind ", kind, " is unknown"));
   }
   if (type >= kDataTypes) {
@@ -68,7 +69,13 @@ absl::StatusOr<MessageHeader> OpenMessage(const Incoming& incoming,
                           .bytes = incoming.bytes};
   const bool whole = header.kind == MessageKind::kEager;
   const bool readable = header.kind == MessageKind::kReadable;
-  if (!whole && header.kind != MessageKind::kData) {
+  const bool refusal = header.kind == MessageKind::kDeclined ||
+                       header.kind == MessageKind::kMade;
+  if (refusal && (header.id > 1 || header.bytes > kMaxWhyBytes)) {
+    return Broken(absl::StrCat("kind ", kind, " of direction ", header.id,
+                               " carries ", header.bytes, " bytes"));
+  }
+  if (!whole && !refusal && header.kind != MessageKind::kData) {
     const size_t expected = readable ? kReadableBytes : kLengthBytes;
     if (incoming.bytes != expected) {
       return Broken(absl::StrCat("kind ", kind, " carries ", incoming.bytes,
@@ -81,6 +88,11 @@ absl::StatusOr<MessageHeader> OpenMessage(const Incoming& incoming,
     if (!status.ok()) return status;
   }
   return header;
+}
+
+std::string WhyOf(const Incoming& incoming) {
+  return std::string(reinterpret_cast<const char*>(incoming.data),
+                     incoming.bytes);
 }
 
 MemoryOffer OfferedMemory(const Incoming& incoming) {

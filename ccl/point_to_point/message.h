@@ -12,6 +12,9 @@
 //   accept   control  the receive's capacity; the data may come
 //   refuse   control  the receive's capacity; too short, or of another type
 //   taken    control  the message's length; the receiver has read it
+//   declined control  why the sender has refused a call of its own, for what
+//                     its arguments are: not an answer
+//   made     control  nothing; such a call is made after all
 //   data     data     the next part of the message
 //
 // Everything else is in the envelope, so a payload starts at its slice's start.
@@ -25,6 +28,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "ccl/base/types.h"
@@ -41,13 +45,17 @@ enum class MessageKind : uint8_t {
   kData = 5,
   kReadable = 6,
   kTaken = 7,
+  kDeclined = 8,
+  kMade = 9,
 };
 
 struct MessageHeader {
   MessageKind kind = MessageKind::kEager;
   DataType type = DataType::kUint8;  // of an answer: the receive's
-  uint32_t id = 0;   // the sender's name for an offer, its answer and data
-  int64_t tag = 0;   // of eager, offer and readable
+  uint32_t id = 0;   // the sender's name for an offer, its answer and data; of
+                     // declined and made: the call's direction
+  int64_t tag = 0;   // of eager, offer and readable; of declined and made:
+                     // the call's, whatever that is
   size_t bytes = 0;  // the whole message's; of an answer: the capacity; of
                      // data: this part's
 };
@@ -56,11 +64,17 @@ struct MessageHeader {
 inline constexpr size_t kLengthBytes = sizeof(uint64_t);
 inline constexpr size_t kReadableBytes = kLengthBytes + sizeof(MemoryOffer);
 
+// What's told at most of why a call was refused.
+inline constexpr size_t kMaxWhyBytes = 1024;
+
 Envelope SealMessage(const MessageHeader& header, uint32_t cookie);
 
 // An error says what is wrong with the message; nothing in it may be used.
 absl::StatusOr<MessageHeader> OpenMessage(const Incoming& incoming,
                                           uint32_t cookie);
+
+// Of a declined one that was opened.
+std::string WhyOf(const Incoming& incoming);
 
 // Of a readable message that was opened.
 MemoryOffer OfferedMemory(const Incoming& incoming);

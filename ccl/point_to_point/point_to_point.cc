@@ -10,12 +10,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "ccl/base/check.h"
+#include "ccl/base/origin.h"
 #include "ccl/base/status_macros.h"
 #include "ccl/point_to_point/data_lane.h"
 #include "ccl/point_to_point/fifo.h"
 #include "ccl/point_to_point/matcher.h"
 #include "ccl/point_to_point/memory_reader.h"
 #include "ccl/point_to_point/message.h"
+#include "ccl/point_to_point/outbound.h"
 
 namespace trnccl {
 namespace {
@@ -27,13 +29,6 @@ constexpr int kBurst = 16;
 // The most that one Advance() reads of peers' memory, for the same reason: some
 // tens of microseconds.
 constexpr size_t kReadBytes = 512 << 10;
-
-// A control message that waits for room on its link.
-struct Outbound {
-  MessageHeader header;
-  // A send, or the receive that was read; null for other answers.
-  Transfer* transfer = nullptr;
-};
 
 struct Peer {
   Transport* transport = nullptr;  // null for the rank itself
@@ -53,6 +48,10 @@ bool Holds(const Region& region, const Transfer& send) {
   return offset <= region.bytes() && send.bytes <= region.bytes() - offset;
 }
 
+RefusedCall CallOf(const MessageHeader& header) {
+  return {static_cast<Transfer::Direction>(header.id), header.tag};
+}
+
 }  // namespace
 
 struct PointToPoint::State {
@@ -65,6 +64,7 @@ struct PointToPoint::State {
   Matcher matcher;
   std::vector<Peer> peers;  // by rank
   MemoryReader reader;
+  Refusals refusals;
 
   void StartSend(Transfer* send);
   void StartReceive(Transfer* receive);
@@ -77,8 +77,8 @@ struct PointToPoint::State {
   absl::StatusOr<bool> ReadControl(Peer& peer);
   absl::Status HandleAnswer(Peer& peer, const MessageHeader& header);
   bool WriteControl(Peer& peer);
-  bool WriteControlMessage(Peer& peer, Outbound& outbound);
-  std::optional<MemoryOffer> OfferMemory(Peer& peer, const Transfer& send);
+  void SayOfCall(MessageKind kind, int rank, const RefusedCall& call,
+                 std::shared_ptr<const std::string> why);
   absl::Status AdvanceReads();
 
   int RankOf(const Peer& peer) const {
@@ -94,7 +94,8 @@ PointToPoint::State::State(const Options& options)
       next_id(options.first_id),
       matcher(options.membership.ranks),
       peers(static_cast<size_t>(options.membership.ranks)),
-      reader(options.membership.rank) {
+      reader(options.membership.rank),
+      refusals(options.membership.ranks) {
   TRNCCL_CHECK(options.routes->size() == peers.size());
   for (size_t rank = 0; rank < peers.size(); ++rank) {
     const Route& route = (*options.routes)[rank];
@@ -108,7 +109,9 @@ PointToPoint::State::State(const Options& options)
     peer.index = route.peer_index;
     peer.data = DataLane({.transport = route.transport,
                           .link = route.Link(options.data_lane),
-                          .cookie = cookie});
+                          .peer = static_cast<int>(rank),
+                          .cookie = cookie,
+                          .gone = options.gone});
     peer.eager_bytes = std::min(slice_bytes, kMaxEagerBytes);
   }
 }
@@ -240,6 +243,12 @@ absl::StatusOr<bool> PointToPoint::State::ReadControl(Peer& peer) {
       case MessageKind::kTaken:
         RETURN_IF_ERROR(HandleAnswer(peer, *header));
         break;
+      case MessageKind::kDeclined:
+        refusals.Hear(RankOf(peer), CallOf(*header), WhyOf(*incoming));
+        break;
+      case MessageKind::kMade:
+        refusals.HearMade(RankOf(peer), CallOf(*header));
+        break;
       case MessageKind::kData:
         return BrokenBy(peer, absl::UnavailableError("data on control lane"));
     }
@@ -287,6 +296,17 @@ absl::Status PointToPoint::State::HandleAnswer(Peer& peer,
   return absl::OkStatus();
 }
 
+void PointToPoint::State::SayOfCall(MessageKind kind, int rank,
+                                    const RefusedCall& call,
+                                    std::shared_ptr<const std::string> why) {
+  Peer& peer = peers[static_cast<size_t>(rank)];
+  if (peer.transport == nullptr) return;
+  peer.outbound.push_back(
+      {.header = {.kind = kind, .id = call.direction, .tag = call.tag},
+       .why = std::move(why)});
+  WriteControl(peer);
+}
+
 // Ids wrap; one that an old offer still holds is passed over.
 uint32_t PointToPoint::State::NextId(const Peer& peer) {
   const auto used = [&peer](uint32_t id) {
@@ -303,7 +323,14 @@ bool PointToPoint::State::WriteControl(Peer& peer) {
   int count = 0;
   for (; count < kBurst && !peer.outbound.empty(); ++count) {
     Outbound outbound = peer.outbound.front();
-    if (!WriteControlMessage(peer, outbound)) break;
+    if (outbound.header.kind == MessageKind::kOffer)
+      outbound.header.id = NextId(peer);
+    if (!WriteMessage(&outbound, {.transport = peer.transport,
+                                  .link = peer.control,
+                                  .memory = peer.memory,
+                                  .unmapped_min_bytes = unmapped_min_bytes,
+                                  .cookie = cookie}))
+      break;
     peer.outbound.pop_front();
     Transfer* transfer = outbound.transfer;
     switch (outbound.header.kind) {
@@ -327,42 +354,6 @@ bool PointToPoint::State::WriteControl(Peer& peer) {
   return count > 0;
 }
 
-// An offer becomes a readable one where it can.
-bool PointToPoint::State::WriteControlMessage(Peer& peer, Outbound& outbound) {
-  MessageHeader& header = outbound.header;
-  const bool eager = header.kind == MessageKind::kEager;
-  std::optional<MemoryOffer> memory;
-  if (header.kind == MessageKind::kOffer) {
-    header.id = NextId(peer);
-    memory = OfferMemory(peer, *outbound.transfer);
-    if (memory.has_value()) header.kind = MessageKind::kReadable;
-  }
-  size_t payload_bytes = eager ? header.bytes : kLengthBytes;
-  if (memory.has_value()) payload_bytes = kReadableBytes;
-  const LinkId links[] = {peer.control};
-  std::byte* slice = peer.transport->Reserve(links, payload_bytes);
-  if (slice == nullptr) return false;
-  if (!eager) {
-    const uint64_t length = header.bytes;
-    std::memcpy(slice, &length, kLengthBytes);
-    if (memory.has_value())
-      std::memcpy(slice + kLengthBytes, &*memory, sizeof(*memory));
-  } else if (payload_bytes > 0) {
-    std::memcpy(slice, outbound.transfer->buffer, payload_bytes);
-  }
-  return peer.transport->Send(
-      links, {.envelope = SealMessage(header, cookie), .bytes = payload_bytes});
-}
-
-std::optional<MemoryOffer> PointToPoint::State::OfferMemory(
-    Peer& peer, const Transfer& send) {
-  if (peer.memory == nullptr) return std::nullopt;
-  return peer.memory->Offer({send.buffer, send.bytes},
-                            send.bytes >= unmapped_min_bytes
-                                ? Unmapped::kOffered
-                                : Unmapped::kRefused);
-}
-
 absl::Status PointToPoint::State::AdvanceReads() {
   size_t left_bytes = kReadBytes;
   while (left_bytes > 0 && !reader.empty()) {
@@ -380,6 +371,8 @@ absl::Status PointToPoint::State::AdvanceReads() {
 
 absl::Status PointToPoint::State::BrokenBy(const Peer& peer,
                                            const absl::Status& cause) const {
+  // Then the message isn't to blame.
+  if (OriginOf(cause).has_value()) return cause;
   return absl::UnavailableError(absl::StrCat(
       "rank ", membership.rank, ": broken point-to-point message from rank ",
       RankOf(peer), ": ", cause.message(),
@@ -399,13 +392,37 @@ void PointToPoint::Start(Transfer* transfer) {
   transfer->moved_bytes = 0;
   transfer->received_bytes = 0;
   absl::Status status = CheckTransfer(*transfer, state_->membership);
-  if (!status.ok()) {
-    Finish(transfer, std::move(status));
-  } else if (transfer->direction == Transfer::kSend) {
+  if (!status.ok()) return Finish(transfer, std::move(status));
+  // What peers refused alike counts; an error is the next Advance()'s.
+  if (state_->refusals.owes()) static_cast<void>(Advance());
+  state_->refusals.TakeBack(
+      *transfer, [this](int rank, const RefusedCall& call) {
+        state_->SayOfCall(MessageKind::kMade, rank, call, nullptr);
+      });
+  if (transfer->direction == Transfer::kSend) {
     state_->StartSend(transfer);
   } else {
     state_->StartReceive(transfer);
   }
+}
+
+void PointToPoint::Refuse(const Transfer& refused, std::string_view why) {
+  const RefusedCall call = {refused.direction, refused.tag};
+  const bool any =
+      call.direction == Transfer::kReceive && refused.peer == kAnySource;
+  const auto text = std::make_shared<const std::string>(why);
+  for (int rank = 0; rank < state_->membership.ranks; ++rank) {
+    if ((any || refused.peer == rank) && rank != state_->membership.rank &&
+        state_->refusals.Note(rank, call))
+      state_->SayOfCall(MessageKind::kDeclined, rank, call, text);
+  }
+}
+
+const Refusals::Heard* PointToPoint::RefusalBy(int rank,
+                                               const Transfer& waiting) const {
+  const bool moves = waiting.done || waiting.stage == Transfer::kMoving ||
+                     waiting.stage == Transfer::kStillRead;
+  return moves ? nullptr : state_->refusals.Against(rank, waiting);
 }
 
 absl::StatusOr<bool> PointToPoint::Advance() {
@@ -464,37 +481,16 @@ void PointToPoint::FailAll(const absl::Status& status) {
 }
 
 std::string PointToPoint::Describe(const Transfer& transfer) const {
+  const bool waits = transfer.stage == Transfer::kWaiting;
   const bool sends = transfer.direction == Transfer::kSend;
-  std::string state;
-  switch (transfer.stage) {
-    case Transfer::kWaiting:
-      if (!sends) {
-        state = "no matching message yet";
-        const std::string others = state_->matcher.UnmatchedText(transfer);
-        if (!others.empty()) absl::StrAppend(&state, " (", others, ")");
-      } else if (transfer.peer == state_->membership.rank) {
-        state = "no matching receive yet";
-      } else {
-        state = "no room on the link: the peer takes nothing";
-      }
-      break;
-    case Transfer::kOffered:
-      state = "no matching receive yet";
-      break;
-    case Transfer::kReadable:
-      state = "no matching receive yet, or the peer still reads it";
-      break;
-    case Transfer::kMoving:
-      state = absl::StrCat(
-          transfer.moved_bytes, " of ",
-          sends ? transfer.bytes : transfer.received_bytes, " bytes moved",
-          sends ? "" : absl::StrCat(" from rank ", transfer.source));
-      break;
-    case Transfer::kStillRead:
-      state = "all sent, the peer still reads it";
-      break;
+  std::string stage = StageText(transfer);
+  if (waits && !sends) {
+    const std::string others = state_->matcher.UnmatchedText(transfer);
+    if (!others.empty()) absl::StrAppend(&stage, " (", others, ")");
+  } else if (waits && transfer.peer != state_->membership.rank) {
+    stage = "no room on the link: the peer takes nothing";
   }
-  return absl::StrCat(TransferText(transfer), ": ", state);
+  return absl::StrCat(TransferText(transfer), ": ", stage);
 }
 
 }  // namespace trnccl

@@ -24,12 +24,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ccl/base/membership.h"
+#include "ccl/point_to_point/refusals.h"
 #include "ccl/point_to_point/transfer.h"
 #include "ccl/route.h"
 
@@ -46,6 +49,8 @@ class PointToPoint {
     uint32_t first_id = 0;  // of offers, for tests of their wrap
     // From here on peers may read memory that they can't map.
     size_t unmapped_min_bytes = SIZE_MAX;
+    // An error once that rank has failed or left, with its origin.
+    std::function<absl::Status(int rank)> gone;
   };
   explicit PointToPoint(const Options& options);
   ~PointToPoint();
@@ -53,6 +58,13 @@ class PointToPoint {
   // Starts a transfer; it may be done on return. Sends to oneself are matched
   // without any transport.
   void Start(Transfer* transfer);
+
+  // Tells the peer of a call that was refused for its arguments, and so isn't
+  // started: a transfer there may wait for it. Nobody if there's no such peer.
+  // A later Start() in its place takes it back.
+  void Refuse(const Transfer& refused, std::string_view why);
+  // What that rank has refused and this transfer waits for, or null.
+  const Refusals::Heard* RefusalBy(int rank, const Transfer& waiting) const;
 
   // Moves what can move. True if anything did. An error is a peer's broken
   // message: it fails the communicator.

@@ -18,6 +18,26 @@ std::string RankText(int rank) {
 
 }  // namespace
 
+std::string StageText(const Transfer& transfer) {
+  const bool sends = transfer.direction == Transfer::kSend;
+  switch (transfer.stage) {
+    case Transfer::kWaiting:
+      return sends ? "no matching receive yet" : "no matching message yet";
+    case Transfer::kOffered:
+      return "no matching receive yet";
+    case Transfer::kReadable:
+      return "no matching receive yet, or the peer still reads it";
+    case Transfer::kStillRead:
+      return "all sent, the peer still reads it";
+    case Transfer::kMoving:
+      break;
+  }
+  return absl::StrCat(
+      transfer.moved_bytes, " of ",
+      sends ? transfer.bytes : transfer.received_bytes, " bytes moved",
+      sends ? "" : absl::StrCat(" from rank ", transfer.source));
+}
+
 std::string TransferText(const Transfer& transfer) {
   const std::string tag =
       transfer.tag == kAnyTag ? "any tag" : absl::StrCat("tag ", transfer.tag);

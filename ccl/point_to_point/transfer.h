@@ -51,6 +51,8 @@ struct Transfer {
 
 // "send of 64 bytes to rank 3, tag 7".
 std::string TransferText(const Transfer& transfer);
+// How far it is: "no matching receive yet".
+std::string StageText(const Transfer& transfer);
 
 // InvalidArgument if there's no such rank, tag, type or buffer.
 absl::Status CheckTransfer(const Transfer& transfer, Membership membership);

@@ -18,6 +18,8 @@
 namespace trnccl {
 namespace {
 
+constexpr size_t kLeastFabricSliceBytes = 4096;
+
 using MadeTransport = absl::StatusOr<std::unique_ptr<Transport>>;
 
 MadeTransport MakeShm(const TransportSet::Options& options) {
@@ -25,7 +27,8 @@ MadeTransport MakeShm(const TransportSet::Options& options) {
       {.arena_bytes = static_cast<size_t>(options.settings->arena_bytes),
        .by_reference = options.settings->shm_by_reference,
        .peer_memory = options.settings->shm_peer_memory,
-       .doorbell = options.doorbell});
+       .doorbell = options.doorbell,
+       .first_sequence = options.first_sequence});
 }
 
 MadeTransport MakeInproc(const TransportSet::Options& options) {
@@ -46,10 +49,17 @@ fabric::PortOptions PortOptionsOf(const TransportSet::Options& options) {
 }
 
 MadeTransport MakeFabric(const TransportSet::Options& options) {
-  return MakeFabricTransport(
-      {.port = PortOptionsOf(options),
-       .slice_bytes = static_cast<size_t>(options.settings->fabric_slice_bytes),
-       .doorbell = options.doorbell});
+  const auto slice_bytes =
+      static_cast<size_t>(options.settings->fabric_slice_bytes);
+  if (slice_bytes > 0 && slice_bytes < kLeastFabricSliceBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("TRNCCL_FABRIC_SLICE_BYTES is ", slice_bytes,
+                     ": take 4K or more, or 0 for what suits the provider"));
+  }
+  return MakeFabricTransport({.port = PortOptionsOf(options),
+                              .slice_bytes = slice_bytes,
+                              .doorbell = options.doorbell,
+                              .first_sequence = options.first_sequence});
 }
 
 using Reach = TransportSet::Reach;
@@ -246,6 +256,12 @@ absl::Status TransportSet::Progress() {
 bool TransportSet::AllSent() const {
   return std::ranges::all_of(members_, [](const Member& member) {
     return member.transport->unsent() == 0;
+  });
+}
+
+bool TransportSet::NeedsCalls() const {
+  return std::ranges::any_of(members_, [](const Member& member) {
+    return member.transport->traits().needs_calls;
   });
 }
 

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,6 +52,7 @@ class TransportSet {
     int lanes = 1;                       // alike on all ranks
     int nodes = 1;                       // that the ranks are on
     NetworkChoice network;
+    uint32_t first_sequence = 0;  // of each link's messages; alike on all ranks
   };
   static absl::StatusOr<std::unique_ptr<TransportSet>> Create(
       const Options& options);
@@ -92,6 +94,9 @@ class TransportSet {
   absl::Status Progress();
   // Whether nothing that was sent needs more calls (Transport::unsent).
   bool AllSent() const;
+  // Whether any must be called though there's nothing to do here
+  // (Traits::needs_calls).
+  bool NeedsCalls() const;
   // Whether something may have come (Transport::TakeArrived).
   bool TakeArrived();
   void SetPresence(Presence presence);

@@ -87,9 +87,7 @@ trncclResult_t AllReduceOf(trncclComm_t comm, size_t count) {
 
 class Abort : public testing::TestWithParam<const char*> {
  protected:
-  RankOptions Options() const {
-    return {.ranks = 2, .settings = {absl::StrCat("TRNCCL_WAIT=", GetParam())}};
-  }
+  RankOptions Options() const { return {.ranks = 2, .settings = {GetParam()}}; }
 };
 
 TEST_P(Abort, EndsASmallCall) {
@@ -150,9 +148,13 @@ TEST_P(Abort, EndsASplit) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Waits, Abort, testing::Values("sleep", "auto"),
+INSTANTIATE_TEST_SUITE_P(With, Abort,
+                         testing::Values("TRNCCL_WAIT=sleep",
+                                         "TRNCCL_WAIT=auto",
+                                         "TRNCCL_TRANSPORT=fabric"),
                          [](const auto& one) {
-                           return std::string(one.param);
+                           const std::string setting = one.param;
+                           return setting.substr(setting.find('=') + 1);
                          });
 
 TEST(AbortOfInit, EndsIt) {

@@ -312,6 +312,7 @@ TEST(BadArguments, NullHandlesAreRefused) {
   refused(trncclCommInfo(nullptr, nullptr));
   refused(trncclCommSetTimeout(nullptr, 1));
   refused(trncclCommDumpCalls(nullptr, nullptr));
+  refused(trncclCommDescribeRank(nullptr, 0, nullptr));
   refused(trncclMemAlloc(nullptr, 1));
   refused(trncclRequestTest(nullptr, &number));
   refused(trncclRequestWait(nullptr, 1));
@@ -329,6 +330,12 @@ TEST(BadArguments, NullHandlesAreRefused) {
     refused(trncclCommInfo(comm, nullptr));
     refused(trncclCommGetAsyncError(comm, nullptr));
     refused(trncclCommDumpCalls(comm, nullptr));
+    refused(trncclCommDescribeRank(comm, 0, nullptr));
+    for (const int rank : {-1, 2}) {
+      char* text = nullptr;
+      EXPECT_EQ(trncclCommDescribeRank(comm, rank, &text),
+                trncclInvalidArgument);
+    }
     refused(trncclCommSplit(comm, 0, 0, nullptr, nullptr));
     refused(trncclRedOpCreatePreMulSum(nullptr, a.data(), trncclFloat32, comm));
     refused(trncclCommRegister(comm, nullptr, 1, &handle));

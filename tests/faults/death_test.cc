@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -191,16 +192,15 @@ TEST(Stopped, IsNamedWhenTheDeadlineIsOver) {
     EXPECT_CALL_OK(trncclCommDestroy(comm));
   });
   for (int rank = 0; rank < kRanks; ++rank) all.Await(rank, 1);
-  ASSERT_EQ(kill(all.pid(kVictim), SIGSTOP), 0);
-  int status = 0;
-  ASSERT_EQ(waitpid(all.pid(kVictim), &status, WUNTRACED), all.pid(kVictim));
+  all.Stop(kVictim);
   all.Reach(kVictim, 2);
   for (const int rank : {0, 2}) {
     const Outcome outcome = all.Result(rank);
     EXPECT_EQ(outcome.result, trncclTimeout);
     EXPECT_TRUE(Says(outcome, {absl::StrCat("rank ", rank), "all_reduce #2",
                                "timeout is 300 ms", "TRNCCL_TIMEOUT_MS",
-                               "no answer from rank 1:"}));
+                               "no answer from rank 1 (host ", "stopped",
+                               "its last call: all_reduce #1 (float32"}));
     EXPECT_LT(outcome.took_ms, kSoonMs);
   }
   // Woken, it makes the call that the others have given up.
@@ -209,6 +209,45 @@ TEST(Stopped, IsNamedWhenTheDeadlineIsOver) {
   EXPECT_EQ(late.result, trncclTimeout);
   EXPECT_TRUE(Says(late, {"rank 1", "all_reduce #2", "origin: rank "}));
   EXPECT_LT(late.took_ms, kSoonMs);
+}
+
+// It waits for nobody, whatever the wires hold for the one that's stopped.
+TEST(Stopped, IsWaitedForByNoAbort) {
+  for (const char* transport : {"shm", "fabric"}) {
+    SCOPED_TRACE(transport);
+    const std::string setting = absl::StrCat("TRNCCL_TRANSPORT=", transport);
+    Processes all(kRanks, [&](Processes& ranks, int rank) {
+      trncclComm_t comm = ranks.Init(rank, {setting});
+      EXPECT_TRUE(Works(comm));
+      ranks.Reach(rank, 1);
+      ranks.Await(kVictim, 2);
+      std::vector<float> values(1 << 20, 1);
+      trncclRequest_t request = nullptr;
+      EXPECT_CALL_OK(trncclAllReduce(values.data(), values.data(),
+                                     values.size(), trncclFloat32, trncclSum,
+                                     comm, &request));
+      if (rank == 0)
+        EXPECT_EQ(trncclRequestWait(request, 50), trncclInProgress);
+      else
+        ranks.Await(0, 2);
+      ranks.Report(rank, OutcomeOf([&] { return trncclCommAbort(comm); }));
+      ranks.Reach(rank, 2);
+      EXPECT_CALL_OK(trncclRequestFree(request));
+      EXPECT_CALL_OK(trncclCommDestroy(comm));
+      ranks.Reach(rank, 3);
+    });
+    for (int rank = 0; rank < kRanks; ++rank) all.Await(rank, 1);
+    all.Stop(kVictim);
+    all.Reach(kVictim, 2);
+    for (const int rank : {0, 2}) {
+      const Outcome outcome = all.Result(rank);
+      EXPECT_EQ(outcome.result, trncclSuccess);
+      EXPECT_LT(outcome.took_ms, kSoonMs);
+      std::cout << "rank " << rank << " aborted in " << outcome.took_ms
+                << " ms\n";
+      all.Await(rank, 3);
+    }
+  }
 }
 
 // Everything that a child may try on what its parent made is refused.

@@ -3,6 +3,7 @@
 //
 // Ranks that don't come: when a communicator is made, and to a call.
 #include <sched.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -96,7 +97,8 @@ void ExpectNamed(const RankOptions& options, const Call& call,
     if (rank == late) {
       EXPECT_TRUE(Says(outcome, {"origin: rank "}));
     } else {
-      EXPECT_TRUE(Says(outcome, {absl::StrCat("no answer from rank ", late)}));
+      EXPECT_TRUE(Says(outcome, {absl::StrCat("no answer from rank ", late),
+                                 "its last call: all_reduce #1 (float32"}));
     }
     EXPECT_LT(outcome.took_ms, kSoonMs);
   });
@@ -123,6 +125,34 @@ TEST(Deadline, NamesWhoDidntComeThroughOthers) {
       "all_reduce #2");
 }
 
+// The root has done its part, and fails in the next call; the leaf waits for
+// data that the one between them never passes on.
+TEST(Deadline, EndsThoseWhoAreACallBehind) {
+  RunRanks({.ranks = 4, .settings = {"TRNCCL_ALGORITHM=broadcast:binomial"}},
+           [](trncclComm_t comm, int rank) {
+             EXPECT_TRUE(Works(comm));
+             if (rank == 2) {
+               usleep(3'000'000);
+               return;
+             }
+             std::array<float, 4> value = {};
+             const Outcome outcome = OutcomeOf([&] {
+               return trncclBroadcast(value.data(), value.data(), value.size(),
+                                      trncclFloat32, 0, comm, nullptr);
+             });
+             if (rank != 3) {
+               EXPECT_CALL_OK(outcome.result);
+               EXPECT_CALL_OK(trncclCommSetTimeout(comm, 200));
+               EXPECT_EQ(trncclBarrier(comm, nullptr), trncclTimeout);
+               return;
+             }
+             EXPECT_EQ(outcome.result, trncclRemoteError);
+             EXPECT_TRUE(Says(outcome, {"broadcast #2", "barrier #3",
+                                        "origin: rank ", "rank 2 (host "}));
+             EXPECT_LT(outcome.took_ms, kSoonMs);
+           });
+}
+
 TEST(Deadline, NamesWhoDidntComeToTheEngine) {
   ExpectNamed(
       {.ranks = 3, .settings = {"TRNCCL_ENGINE_MIN_BYTES=1"}},
@@ -146,6 +176,30 @@ TEST(Deadline, NamesWhoDidntSend) {
                           comm, nullptr);
       },
       "receive of up to 16 bytes");
+}
+
+TEST(Deadline, TellsWhichOtherCallAPeerIsIn) {
+  std::atomic<bool> receives = false;
+  RunRanks({.ranks = 2}, [&](trncclComm_t comm, int rank) {
+    EXPECT_TRUE(Works(comm));
+    if (rank == 1) {
+      std::array<float, 4> values = {};
+      trncclRequest_t request = nullptr;
+      ASSERT_CALL_OK(trncclRecv(values.data(), 4, trncclFloat32, 0, 5, nullptr,
+                                comm, &request));
+      receives.store(true);
+      EXPECT_EQ(trncclRequestWait(request, TRNCCL_WAIT_FOREVER), trncclTimeout);
+      EXPECT_CALL_OK(trncclRequestFree(request));
+      return;
+    }
+    while (!receives.load()) sched_yield();
+    EXPECT_CALL_OK(trncclCommSetTimeout(comm, 200));
+    const Outcome outcome = OutcomeOf([&] { return AllReduceOf(comm, 4); });
+    EXPECT_EQ(outcome.result, trncclTimeout);
+    EXPECT_TRUE(Says(outcome, {"all_reduce #2", "rank 1 (host ",
+                               "in recv #1 from rank 0 (float32, count 4) for "
+                               "0."}));
+  });
 }
 
 // Patience changes nothing: the call goes on and ends well.

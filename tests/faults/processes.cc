@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstring>
 
 #include "ccl/base/clock.h"
@@ -20,6 +19,18 @@ namespace {
 
 constexpr int kMostRanks = 8;
 constexpr int64_t kLongMs = 60'000;
+
+// Keeps for the test what failed in its child, however that ends.
+class FailureKeeper : public testing::EmptyTestEventListener {
+ public:
+  explicit FailureKeeper(std::atomic<bool>* failed) : failed_(failed) {}
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (result.failed()) failed_->store(true);
+  }
+
+ private:
+  std::atomic<bool>* const failed_;
+};
 
 }  // namespace
 
@@ -39,6 +50,7 @@ struct Processes::Shared {
   std::atomic<bool> has_id;
   trncclUniqueId id;
   std::atomic<int> stages[kMostRanks];
+  std::atomic<bool> failed[kMostRanks];
   struct {
     std::atomic<bool> there;
     trncclResult_t result;
@@ -54,6 +66,8 @@ Processes::Processes(int ranks, const Body& body) : ranks_(ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     const pid_t child = fork();
     if (child == 0) {
+      testing::UnitTest::GetInstance()->listeners().Append(
+          new FailureKeeper(&shared_->failed[rank]));
       body(*this, rank);
       _exit(testing::Test::HasFailure() ? 1 : 0);
     }
@@ -66,6 +80,8 @@ Processes::~Processes() {
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
   }
+  for (int rank = 0; rank < ranks_; ++rank)
+    EXPECT_FALSE(shared_->failed[rank].load()) << "in rank " << rank;
   munmap(shared_, sizeof(Shared));
 }
 
@@ -86,10 +102,16 @@ trncclComm_t Processes::Init(int rank,
   trncclComm_t comm = nullptr;
   if (trncclCommInitRankConfig(&comm, ranks_, shared_->id, rank, &config) !=
       trncclSuccess) {
-    std::fprintf(stderr, "rank %d: %s\n", rank, trncclGetLastError(nullptr));
+    ADD_FAILURE() << "rank " << rank << ": " << trncclGetLastError(nullptr);
     _exit(1);
   }
   return comm;
+}
+
+void Processes::Stop(int rank) {
+  EXPECT_EQ(kill(pids_[rank], SIGSTOP), 0);
+  int status = 0;
+  EXPECT_EQ(waitpid(pids_[rank], &status, WUNTRACED), pids_[rank]);
 }
 
 void Processes::Reach(int rank, int stage) {

@@ -34,7 +34,7 @@ class Processes {
  public:
   using Body = std::function<void(Processes& all, int rank)>;
   Processes(int ranks, const Body& body);
-  // Kills who's left.
+  // Kills who's left. What failed in any of them has failed the test.
   ~Processes();
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
@@ -49,6 +49,8 @@ class Processes {
 
   // ---- Of the test ---------------------------------------------------------
   pid_t pid(int rank) const { return pids_[rank]; }
+  // By SIGSTOP; it has stopped on return.
+  void Stop(int rank);
   // What the rank reported; a failure of the test if it doesn't.
   Outcome Result(int rank);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright (c) The trnccl Authors
 //
-// Packets of the fabric, over libfabric's TCP on the loopback: a peer that
-// sends any header and payload, and strangers. A second communicator of the
-// same ports goes on.
+// Packets of the fabric, over libfabric's TCP on the loopback, with long
+// messages tagged or written: a peer that sends any header and payload, and
+// strangers. A second communicator of the same ports goes on.
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -25,24 +25,29 @@ constexpr int kLanes = 2;
 constexpr int kManyPolls = 100'000;
 
 // Of two processes, as it were.
-const std::array<std::shared_ptr<fabric::Port>, 2>& Ports() {
-  const auto open = [] {
-    auto port = OpenFabricPort({.provider = "net", .adapters = {"lo"}});
+using Ports = std::array<std::shared_ptr<fabric::Port>, 2>;
+const Ports& PortsOf(FabricProtocol protocol) {
+  const auto open = [](FabricProtocol by) {
+    auto port =
+        OpenFabricPort({.provider = "net", .protocol = by, .adapters = {"lo"}});
     TRNCCL_CHECK(port.ok());
     return *std::move(port);
   };
-  static const auto& ports =
-      *new std::array<std::shared_ptr<fabric::Port>, 2>{open(), open()};
-  return ports;
+  const auto both = [&open](FabricProtocol by) {
+    return new Ports{open(by), open(by)};
+  };
+  static const Ports& tagged = *both(FabricProtocol::kTagged);
+  static const Ports& written = *both(FabricProtocol::kWrite);
+  return protocol == FabricProtocol::kWrite ? written : tagged;
 }
 
 // Rank 0 is the victim, rank 1 sends what it likes.
 class Pair {
  public:
-  Pair() {
+  explicit Pair(FabricProtocol protocol) {
     for (size_t rank = 0; rank < 2; ++rank)
       ranks_[rank] = *FabricTransport::Create(
-          {.own_port = Ports()[rank], .slice_bytes = 64 << 10});
+          {.own_port = PortsOf(protocol)[rank], .slice_bytes = 64 << 10});
     for (int rank = 0; rank < 2; ++rank) {
       const int peer = 1 - rank;
       TRNCCL_CHECK(at(rank)
@@ -133,9 +138,12 @@ void Move(fuzz::Input& input, FabricTransport& victim) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace trnccl;
-  static Pair& bystander = *new Pair;
+  static Pair& tagged = *new Pair(FabricProtocol::kTagged);
+  static Pair& written = *new Pair(FabricProtocol::kWrite);
   fuzz::Input input(data, size);
-  Pair pair;
+  const bool writes = input.Take<uint8_t>() % 4 == 3;
+  Pair& bystander = writes ? written : tagged;
+  Pair pair(writes ? FabricProtocol::kWrite : FabricProtocol::kTagged);
   int sent = 0;
   while (!input.empty() && sent < 16) {
     if (input.Take<uint8_t>() % 3 == 0) {

@@ -15,11 +15,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "ccl/base/settings.h"
+#include "ccl/communicator/communicator.h"
 #include "ccl/communicator/operation.h"
 #include "ccl/planner/planner.h"
 #include "tests/collectives/guarded_buffer.h"
@@ -37,18 +39,25 @@ struct CallData {
 class CallOracle {
  public:
   struct Options {
-    int ranks = 2;
+    Membership planned;  // the planner's
     const Grid* grid = nullptr;
     Determinism determinism = Determinism::kDefault;
-    Planner* planner = nullptr;  // any rank's: all choose alike
+    Planner* planner = nullptr;  // of any rank: all choose alike
+    const std::vector<SimSubmission>* script = nullptr;
   };
   explicit CallOracle(const Options& options) : options_(options) {}
 
-  int ranks() const { return options_.ranks; }
+  int ranks() const { return options_.planned.ranks; }
   CallData DataOf(const SimCall& call);
+  // "" if a receive from any source has got a message that was sent there and
+  // that no other one has.
+  std::string CheckWild(const Transfer& receive, int rank);
 
  private:
+  const SimMessage* Find(int64_t number) const;
+
   Options options_;
+  std::map<int64_t, const Transfer*> taken_;  // by the message's number
 };
 
 class RankCalls {
@@ -59,6 +68,9 @@ class RankCalls {
   // To be submitted; borrowed.
   const std::vector<Operation*>& operations() const { return operations_; }
   bool done() const;
+  // In place of submitting them: makes the blocking calls. Whether it went the
+  // way of short ones.
+  bool RunOn(Communicator* communicator);
   // Of those that are done and succeeded: "" or what's wrong with a result.
   std::string Check() const;
 
@@ -68,6 +80,8 @@ class RankCalls {
   void AddCollective(const SimCall& call, int rank, CallOracle* oracle);
   void AddMessages(const SimCall& call, int rank);
 
+  const int rank_;
+  CallOracle* const oracle_;
   std::vector<std::unique_ptr<One>> calls_;
   std::vector<Operation*> operations_;
 };

@@ -12,6 +12,10 @@ namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
 
+// Where calls must not fail, no deadline is to be due, however long the weather
+// and slow ranks make them: that they get on is seen otherwise.
+constexpr int64_t kADayMs = 24 * 3600 * 1000;
+
 Grid DrawGrid(int ranks, Draw* draw) {
   Grid grid;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -50,7 +54,7 @@ SimCall DrawMessages(int ranks, Draw* draw) {
     call.messages.push_back(
         {.from = static_cast<int>(draw->Below(ranks)),
          .to = static_cast<int>(draw->Below(ranks)),
-         .tag = draw->Below(3),
+         .tag = draw->Below(SimMessage::kWildTag + 1),
          .bytes = is_long ? 8000 + draw->Below(20'000) : draw->Below(600)});
   }
   return call;
@@ -86,6 +90,24 @@ SimCall DrawCall(int ranks, Draw* draw) {
   return call;
 }
 
+// Calls and messages are told apart by number. One that's received from any
+// source says which it is.
+void NumberAll(std::vector<SimSubmission>* script) {
+  int64_t calls = 0;
+  int64_t messages = 0;
+  for (SimSubmission& submission : *script) {
+    for (SimCall& call : submission) {
+      call.number = ++calls;
+      for (SimMessage& message : call.messages) {
+        message.number = ++messages;
+        if (!message.is_wild()) continue;
+        message.bytes = std::max<int64_t>(message.bytes, sizeof(int64_t));
+        message.tag = SimMessage::kWildTag + (&submission - script->data());
+      }
+    }
+  }
+}
+
 std::vector<SimSubmission> DrawScript(int ranks, Draw* draw) {
   std::vector<SimSubmission> script;
   int64_t calls = 1 + draw->Below(12);
@@ -94,9 +116,13 @@ std::vector<SimSubmission> DrawScript(int ranks, Draw* draw) {
     const int64_t together = draw->Percent(25) ? 2 + draw->Below(2) : 1;
     for (int64_t i = 0; i < together; ++i, --calls)
       submission.push_back(DrawCall(ranks, draw));
+    // The same again, as loops do.
+    for (int64_t i = draw->Percent(50) ? 1 + draw->Below(4) : 0; i > 0; --i)
+      script.push_back(submission);
     script.push_back(std::move(submission));
   }
   script.push_back({SimCall{.type = DataType::kInt8}});
+  NumberAll(&script);
   return script;
 }
 
@@ -151,8 +177,8 @@ void DrawWires(Draw* draw, Scenario* scenario) {
 
 std::string_view Name(FaultKind kind) {
   constexpr std::string_view kNames[] = {
-      "none",  "weather", "slow", "pause",    "mismatch", "refusal",
-      "abort", "kill",    "stop", "cut_pair", "cut_rank"};
+      "none",  "weather", "slow", "pause", "mismatch", "refusal",
+      "abort", "leave",   "kill", "stop",  "cut_pair", "cut_rank"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -166,14 +192,17 @@ Scenario DrawScenario(uint64_t seed) {
   settings.segment_bytes = draw.Of<int64_t>({0, 0, 64, 1000, 4096});
   if (draw.Percent(25)) settings.determinism = Determinism::kStrict;
   settings.recorder_calls = 16;
+  // A blocking call that waits lets others go on (stepped_call.h).
+  settings.wait = WaitMode::kYield;
   scenario.first_sequence =
       draw.Of<uint32_t>({1, (uint32_t{1} << 31) - 3, UINT32_MAX - 2});
   scenario.window = 1 + static_cast<int>(draw.Below(4));
+  scenario.blocking_percent = draw.Of<int>({0, 10, 30, 100});
   scenario.script = DrawScript(scenario.ranks, &draw);
   scenario.fault = DrawFault(scenario, &draw);
   settings.timeout_ms = IsFatal(scenario.fault.kind)
                             ? draw.Of<int64_t>({300, 2'000, 10'000})
-                            : 600'000;
+                            : kADayMs;
   DrawWeather(&draw, &scenario);
   DrawWires(&draw, &scenario);
   return scenario;
@@ -196,8 +225,10 @@ std::string Describe(const Scenario& scenario) {
                     " a link", wire->by_reference ? ", by reference" : "",
                     wire->any_memory ? ", any memory" : "",
                     wire->form.delivers ? ", delivers" : "");
-  return absl::StrCat(text, "; delays up to ", scenario.weather.delay_ns / 1000,
-                      " us");
+  const SimWeather& weather = scenario.weather;
+  return absl::StrCat(text, "; delays up to ", weather.delay_ns / 1000, " us, ",
+                      weather.lost_per_1000, " of 1000 lost, resent after ",
+                      weather.resend_ns / 1000, " us");
 }
 
 }  // namespace trnccl

@@ -42,13 +42,21 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-// Messages of one call: from, to, elements of a byte.
+// Messages of one call: from, to, elements of a byte. Those of kWildTag and
+// above are received from any source; each submission has a tag of its own for
+// them, so that none takes the message that another one waits for.
 struct SimMessage {
+  static constexpr int64_t kWildTag = 3;
+
+  bool is_wild() const { return tag >= kWildTag; }
+
   int from = 0;
   int to = 0;
   int64_t tag = 0;
   int64_t bytes = 0;
+  int64_t number = 0;  // of all messages of the script
 };
+inline constexpr int64_t kMostMessageBytes = 28'000;
 
 // What all ranks are to call together.
 struct SimCall {
@@ -64,6 +72,8 @@ struct SimCall {
   std::vector<int64_t> counts;
   bool in_place = false;
   std::vector<SimMessage> messages;
+  // Of all calls of the script, so that each has data of its own.
+  int64_t number = 0;
 };
 
 // Calls that a rank hands over together: one, or a group.
@@ -77,12 +87,13 @@ enum class FaultKind : uint8_t {
   kMismatch,  // a rank makes another call
   kRefusal,   // a rank's call is refused, and it makes no more
   kAbort,     // a rank aborts
+  kLeave,     // a rank destroys its communicator
   kKill,      // a rank dies
   kStop,      // a rank stops for good
   kCutPair,   // two ranks don't reach each other any more
   kCutRank,   // a rank reaches nobody
 };
-inline constexpr int kFaultKinds = 11;
+inline constexpr int kFaultKinds = 12;
 std::string_view Name(FaultKind kind);
 // Whether calls may fail by it.
 inline bool IsFatal(FaultKind kind) { return kind >= FaultKind::kMismatch; }
@@ -107,7 +118,8 @@ struct Scenario {
   SimWeather weather;
   SimOptions within;  // a node: all but the network
   SimOptions across;
-  int window = 1;  // submissions that a rank has under way at most
+  int window = 1;            // submissions that a rank has under way at most
+  int blocking_percent = 0;  // of submissions
   std::vector<SimSubmission> script;  // a barrier of all at the end
   Fault fault;
 };

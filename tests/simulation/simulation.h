@@ -25,9 +25,9 @@ struct SimOutcome {
   bool struck = false;      // whether the fault came before all was done
   int64_t calls = 0;        // of all ranks, ended
   int64_t failed = 0;       // of these, with an error
+  int64_t short_calls = 0;  // that ran straight through
   int64_t notice_ns = 0;    // from the fault to the last rank's last error
   std::string first_error;  // of a rank other than the fault's
-  std::string unnamed;      // one that doesn't name the fault's rank, if any
   uint64_t trace = 0;       // a hash of all that happened, and when
 };
 

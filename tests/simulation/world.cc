@@ -87,7 +87,8 @@ SimWorld::SimWorld(const Scenario& scenario)
     slice_bytes = std::min(slice_bytes, mine.transports->slice_bytes());
   }
   for (Communicator::Parts& mine : parts) mine.slice_bytes = slice_bytes;
-  MakeOracle(parts[0]);
+  // A rank that stays.
+  MakeOracle(parts[scenario.fault.rank == 0 ? 1 : 0]);
   for (Communicator::Parts& mine : parts) {
     auto communicator = Communicator::Create(std::move(mine));
     TRNCCL_CHECK(communicator.ok());
@@ -106,10 +107,11 @@ void SimWorld::MakeOracle(const Communicator::Parts& parts) {
   TRNCCL_CHECK(planner.ok());
   planner_ = *std::move(planner);
   oracle_ = std::make_unique<CallOracle>(
-      CallOracle::Options{.ranks = scenario_.ranks,
+      CallOracle::Options{.planned = parts.membership,
                           .grid = &scenario_.grid,
                           .determinism = scenario_.settings.determinism,
-                          .planner = planner_.get()});
+                          .planner = planner_.get(),
+                          .script = &scenario_.script});
 }
 
 void SimWorld::End() {

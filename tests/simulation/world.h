@@ -36,6 +36,8 @@ class SimWorld {
   Communicator& operator[](int rank) {
     return *communicators_[static_cast<size_t>(rank)];
   }
+  // A rank destroys its communicator while the others go on.
+  void Destroy(int rank) { communicators_[static_cast<size_t>(rank)].reset(); }
   // Destroys all communicators, after which calls may be freed that never
   // ended. Nothing else works from here on.
   void End();

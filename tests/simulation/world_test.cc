@@ -68,7 +68,7 @@ class TwoRanks {
   void RunSurvivor() {
     for (int i = 0; i < kMostSteps && !calls(1).done(); ++i) {
       world_[1].DriveOnce();
-      if (i % 100 == 99) world_.network().Pass(100'000'000);
+      if (i % 100 == 99) world_.network().Pass(400'000'000);
     }
   }
 
@@ -108,6 +108,22 @@ TEST(Receive, TakesNoGarbageForAMessageOfARankThatFailed) {
   FailAtEveryStep(OverWire({.by_reference = true}, LongMessage()), Abort);
 }
 
+TEST(Receive, TakesNoGarbageForAMessageOfARankThatLeft) {
+  Scenario scenario = OverWire({.by_reference = true}, LongMessage());
+  scenario.settings.timeout_ms = 10'000;
+  FailAtEveryStep(scenario, [](SimWorld& world) { world.Destroy(0); });
+}
+
+// What a rank leaves unfinished, its peers don't take for finished.
+TEST(Reduce, TakesNoGarbageForDataOfARankThatLeft) {
+  FailAtEveryStep(
+      OverWire({.by_reference = true}, {.collective = Collective::kReduce,
+                                        .type = DataType::kInt32,
+                                        .root = 1,
+                                        .count = 2'000}),
+      [](SimWorld& world) { world.Destroy(0); });
+}
+
 TEST(Receive, EndsWhereverItsSenderDies) {
   for (const Wire& wire : {Wire{}, Wire{.by_reference = true},
                            Wire{.delivers = true, .by_reference = true}})
@@ -137,6 +153,27 @@ TEST(Abort, IsKnownToPeersBeforeTheirDeadlines) {
   EXPECT_EQ(ranks.calls(1).operations()[0]->status.code(),
             absl::StatusCode::kUnavailable);
   EXPECT_LT(ranks.world().network().now_ns() - since_ns, 500'000'000);
+}
+
+// The same for a refusal after which its rank makes no more calls.
+TEST(Refusal, IsKnownToPeersBeforeTheirDeadlines) {
+  Scenario scenario = OverWire(
+      {.delivers = true}, {.collective = Collective::kAllReduce, .count = 1});
+  scenario.settings.timeout_ms = 10'000;
+  scenario.weather.delay_ns = 1'000'000;
+  SimWorld world(scenario);
+  RankCalls calls(scenario.script[0], 1, &world.oracle());
+  EXPECT_TRUE(world[1].Submit(calls.operations()).ok());
+  world[0].AnnounceRefusal(absl::InvalidArgumentError("no such root"));
+  const int64_t since_ns = world.network().now_ns();
+  for (int i = 0; i < kMostSteps && !calls.done(); ++i) {
+    world[1].DriveOnce();
+    if (i % 10 == 9) world.network().Pass(100'000'000);
+  }
+  const absl::Status& status = calls.operations()[0]->status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "no such root")) << status;
+  EXPECT_LT(world.network().now_ns() - since_ns, 2'000'000'000);
+  world.End();
 }
 
 }  // namespace

@@ -283,7 +283,7 @@ class Life {
                (in_init && Lists(text, "missing:|origin:|cannot reach|lost"));
       case FaultKind::kStop:
       case FaultKind::kStarve:
-        return Lists(text, in_init ? "missing:|origin:|waiting for"
+        return Lists(text, in_init ? "missing:|origin:|waiting for|through"
                                    : "no answer from|waits for|of|from|to");
       case FaultKind::kLeave:
         return Lists(text, "origin:") &&

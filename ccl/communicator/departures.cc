@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright (c) The trnccl Authors
+//
+// The part of Communicator that leaves in order, and that hears of peers who
+// have. It needs the token.
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "ccl/base/clock.h"
+#include "ccl/base/log.h"
+#include "ccl/base/origin.h"
+#include "ccl/communicator/communicator.h"
+
+namespace trnccl {
+namespace {
+
+// How long a rank that leaves waits until others have taken what it sent them;
+// and how long one that needs more of it looks for that.
+constexpr int64_t kTakenNs = 10'000'000'000;
+constexpr useconds_t kTakenLookUs = 200;
+constexpr int64_t kSayAgainNs = 100'000'000;
+
+}  // namespace
+
+void Communicator::Leave(uint32_t sequence) {
+  if (current_ == nullptr && transfers_.empty()) AwaitTaken();
+  health_->SayLeft(sequence);
+  const JobWatch& watch = parts_.watch;
+  if (watch.vigil != nullptr) {
+    watch.vigil->Depart({.cookie = parts_.cookie,
+                         .rank = watch.ranks[parts_.membership.rank],
+                         .sequence = sequence});
+  }
+  SendOff();
+}
+
+void Communicator::AwaitTaken() {
+  const int64_t until_ns = NowNs() + kTakenNs;
+  int64_t say_ns = 0;
+  while (NowNs() < until_ns) {
+    if (NowNs() >= say_ns) {
+      parts_.transports->SetPresence(Presence::kLeaving);
+      say_ns = NowNs() + kSayAgainNs;
+    }
+    if (!parts_.transports->Progress().ok() || parts_.transports->AllSent())
+      return;
+    if (parts_.watch.vigil != nullptr) parts_.watch.vigil->LookNow();
+    HearLosses();
+    HearDepartures();
+    health_->ListenForFailures();
+    if (failed_.load() || health_->notice() != nullptr || AllOthersLeft())
+      return;
+    usleep(kTakenLookUs);
+  }
+  TRNCCL_LOG(LogLevel::kWarn, LogContext(parts_.membership, parts_.name),
+             "leaves though others haven't taken for ", kTakenNs / 1'000'000,
+             " ms what was sent to them, and may lose it; destroy a "
+             "communicator when all ranks are done");
+}
+
+void Communicator::HearDepartures() {
+  const JobWatch& watch = parts_.watch;
+  if (watch.vigil == nullptr || watch.vigil->departures() == heard_departures_)
+    return;
+  heard_departures_ = watch.vigil->departures();
+  for (const auto& departure : watch.vigil->DeparturesFrom(parts_.cookie)) {
+    const auto found =
+        std::find(watch.ranks.begin(), watch.ranks.end(), departure.rank);
+    if (found == watch.ranks.end()) continue;
+    health_->HearLeft(static_cast<int>(found - watch.ranks.begin()),
+                      departure.sequence);
+  }
+}
+
+absl::Status Communicator::Departed(int rank) const {
+  const Health::Refusal* refusal = health_->RefusedBy(rank);
+  return absl::UnavailableError(absl::StrCat(
+      NameOf(rank), " has destroyed its communicator after ",
+      health_->LeftBy(rank)->sequence - parts_.first_sequence, " collectives",
+      refusal == nullptr ? "" : " and a refused one: ",
+      refusal == nullptr ? "" : refusal->text,
+      "; destroy it when all ranks are done"));
+}
+
+absl::Status Communicator::Gone(int rank) {
+  health_->ListenForFailures();
+  if (const Health::Notice* notice = health_->notice()) {
+    return WithOrigin(absl::UnavailableError(notice->cause.message()),
+                      notice->origin);
+  }
+  return health_->LeftBy(rank) == nullptr ? absl::OkStatus()
+                                          : WithOrigin(Departed(rank), rank);
+}
+
+bool Communicator::LeftBeforeCall(int rank) const {
+  const Health::Leaving* left = health_->LeftBy(rank);
+  return left != nullptr && current_ != nullptr &&
+         static_cast<int32_t>(current_->sequence - left->sequence) >= 0;
+}
+
+bool Communicator::AllOthersLeft() const {
+  for (int rank = 0; rank < parts_.membership.ranks; ++rank)
+    if (rank != parts_.membership.rank && health_->LeftBy(rank) == nullptr)
+      return false;
+  return true;
+}
+
+std::optional<int> Communicator::LostWordsOf(int64_t now_ns) const {
+  if (current_ == nullptr || now_ns - stuck_since_ns_ < kTakenNs)
+    return std::nullopt;
+  for (const int rank : WaitsFor(*current_)) {
+    const Health::Leaving* left = health_->LeftBy(rank);
+    if (left != nullptr && now_ns - left->heard_ns >= kTakenNs) return rank;
+  }
+  return std::nullopt;
+}
+
+std::optional<int> Communicator::MissedLeaver() const {
+  for (int rank = 0; rank < parts_.membership.ranks; ++rank) {
+    if (health_->LeftBy(rank) == nullptr) continue;
+    if (LeftBeforeCall(rank)) return rank;
+    for (const Operation* operation : transfers_)
+      if (operation->transfer.peer == rank) return rank;
+  }
+  return std::nullopt;
+}
+
+}  // namespace trnccl
