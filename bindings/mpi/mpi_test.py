@@ -125,6 +125,12 @@ class Short(Case):
                 self.assertIsNone(row["ratio"])
                 self.assertIsNotNone(row["limit_us"])
 
+    def test_calls_that_move_nothing_have_no_ratio(self):
+        result = self.succeed(3, "all_gather", *QUICK, "-b", "8", "-e", "8",
+                              "--compare", "mpi")
+        self.assertEqual([(row["bytes"], row["ratio"])
+                          for row in result["rows"]], [(0, None)] * 2)
+
     def test_every_benchmark_compares(self):
         for name in BENCHMARKS + ["barrier"]:
             result = self.succeed(3, name, *QUICK, "-b", "3K", "-e", "3K",

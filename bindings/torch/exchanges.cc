@@ -52,7 +52,7 @@ bool Even(const std::vector<size_t>& parts) {
 }  // namespace
 
 template <typename Buffer>
-ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::Exchange(
+ProcessGroupNeuron::Call ProcessGroupNeuron::ExchangeCall(
     Call call, const std::shared_ptr<Buffer>& out,
     const std::shared_ptr<Buffer>& in, const ExchangedParts& parts) {
   call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
@@ -61,70 +61,80 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::Exchange(
                            request);
   };
   call.finish = [in, out] { out->Finish(); };
-  return Launch(std::move(call));
+  return call;
 }
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::C10D_ALL_TO_ALL_SINGLE(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
-  CheckSameType("all_to_all_single", output.scalar_type(), input.scalar_type());
-  auto in = std::make_shared<Run>(input, Run::kIn);
-  auto out = std::make_shared<Run>(output, Run::kOut);
-  const ElementType type = TypeOfMoved(in->type());
-  const auto sent = PartsOf(*in, input, input_splits, getSize(), type);
-  const auto received = PartsOf(*out, output, output_splits, getSize(), type);
-  // Alike on all ranks: whoever has splits may be the only one.
-  const bool even = input_splits.empty() && output_splits.empty();
-  TORCH_CHECK_VALUE(!even || (Even(sent) && sent == received),
-                    "trnccl: all_to_all_single: without split sizes, input "
-                    "and output must have as many elements");
-  Call call = CallOf(OpType::ALLTOALL_BASE, "all_to_all", options);
-  call.inputs = {input};
-  call.outputs = {output};
-  return Exchange(std::move(call), out, in, {sent, received, type.type});
+  return Launch(Checked("all_to_all", [&] {
+    CheckSameType("all_to_all_single", output.scalar_type(),
+                  input.scalar_type());
+    auto in = std::make_shared<Run>(input, Run::kIn);
+    auto out = std::make_shared<Run>(output, Run::kOut);
+    const ElementType type = TypeOfMoved(in->type());
+    const auto sent = PartsOf(*in, input, input_splits, getSize(), type);
+    const auto received = PartsOf(*out, output, output_splits, getSize(), type);
+    // Alike on all ranks: whoever has splits may be the only one.
+    const bool even = input_splits.empty() && output_splits.empty();
+    TORCH_CHECK_VALUE(!even || (Even(sent) && sent == received),
+                      "trnccl: all_to_all_single: without split sizes, input "
+                      "and output must have as many elements");
+    Call call = CallOf(OpType::ALLTOALL_BASE, "all_to_all", options);
+    call.inputs = {input};
+    call.outputs = {output};
+    return ExchangeCall(std::move(call), out, in, {sent, received, type.type});
+  }));
 }
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::alltoall(
     Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
-  TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == getSize() &&
-                        static_cast<int>(inputs.size()) == getSize(),
-                    "trnccl: all_to_all needs ", getSize(),
-                    " inputs and outputs, not ", inputs.size(), " and ",
-                    outputs.size());
-  auto in = std::make_shared<Rows>(inputs, Run::kIn);
-  auto out = std::make_shared<Rows>(outputs, Run::kOut);
-  CheckSameType("all_to_all", out->type(), in->type());
-  const ElementType type = TypeOfMoved(in->type());
-  Call call = CallOf(OpType::ALLTOALL, "all_to_all", options);
-  call.inputs = inputs;
-  call.outputs = outputs;
-  return Exchange(
-      std::move(call), out, in,
-      {Counted(in->counts(), type), Counted(out->counts(), type), type.type});
+  return Launch(Checked("all_to_all", [&] {
+    TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == getSize() &&
+                          static_cast<int>(inputs.size()) == getSize(),
+                      "trnccl: all_to_all needs ", getSize(),
+                      " inputs and outputs, not ", inputs.size(), " and ",
+                      outputs.size());
+    auto in = std::make_shared<Rows>(inputs, Run::kIn);
+    auto out = std::make_shared<Rows>(outputs, Run::kOut);
+    CheckSameType("all_to_all", out->type(), in->type());
+    const ElementType type = TypeOfMoved(in->type());
+    Call call = CallOf(OpType::ALLTOALL, "all_to_all", options);
+    call.inputs = inputs;
+    call.outputs = outputs;
+    return ExchangeCall(
+        std::move(call), out, in,
+        {Counted(in->counts(), type), Counted(out->counts(), type), type.type});
+  }));
 }
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::send(Tensors& tensors,
                                                          int destination,
                                                          int tag) {
-  const at::Tensor& tensor = OnlyOne(tensors, "send");
-  auto run = std::make_shared<Run>(tensor, Run::kIn);
-  const ElementType type = TypeOfMoved(run->type());
-  Call call{.type = OpType::SEND, .title = "send", .peer = destination};
-  call.inputs = {tensor};
-  call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
-    return trncclSend(run->data(), Counted(run->count(), type), type.type,
-                      destination, tag, comm_, request);
-  };
-  call.finish = [run] {};
-  return Launch(std::move(call));
+  const Message message{.sends = true, .peer = destination, .tag = tag};
+  return Launch(CheckedMessage(message, [&] {
+    const at::Tensor& tensor = OnlyOne(tensors, "send");
+    auto run = std::make_shared<Run>(tensor, Run::kIn);
+    const ElementType type = TypeOfMoved(run->type());
+    Call call{.type = OpType::SEND, .title = "send", .message = message};
+    call.inputs = {tensor};
+    call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
+      return trncclSend(run->data(), Counted(run->count(), type), type.type,
+                        destination, tag, comm_, request);
+    };
+    call.finish = [run] {};
+    return call;
+  }));
 }
 
-ProcessGroupNeuron::Call ProcessGroupNeuron::ReceiveCall(
-    const at::Tensor& tensor, int source, int tag) {
+ProcessGroupNeuron::Call ProcessGroupNeuron::ReceiveCall(Tensors& tensors,
+                                                         int source, int tag) {
+  const at::Tensor& tensor = OnlyOne(tensors, "recv");
   auto run = std::make_shared<Run>(tensor, Run::kOut);
   const ElementType type = TypeOfMoved(run->type());
   const size_t count = Counted(run->count(), type);
-  Call call{.type = OpType::RECV, .title = "recv", .peer = source};
+  Call call{.type = OpType::RECV, .title = "recv"};
+  call.message = Message{.peer = source, .tag = tag};
   // PyTorch's profiles show what's received into among the inputs.
   call.inputs = call.outputs = {tensor};
   auto got = std::make_shared<const trncclStatus_t*>();
@@ -146,15 +156,19 @@ ProcessGroupNeuron::Call ProcessGroupNeuron::ReceiveCall(
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::recv(Tensors& tensors,
                                                          int source, int tag) {
-  return Launch(ReceiveCall(OnlyOne(tensors, "recv"), source, tag));
+  return Launch(CheckedMessage({.peer = source, .tag = tag}, [&] {
+    return ReceiveCall(tensors, source, tag);
+  }));
 }
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::recvAnysource(
     Tensors& tensors, int tag) {
-  Call call = ReceiveCall(OnlyOne(tensors, "recv"), TRNCCL_ANY_SOURCE, tag);
-  call.type = OpType::RECVANYSOURCE;
-  call.title = "recvAnySource";
-  return Launch(std::move(call));
+  return Launch(CheckedMessage({.peer = TRNCCL_ANY_SOURCE, .tag = tag}, [&] {
+    Call call = ReceiveCall(tensors, TRNCCL_ANY_SOURCE, tag);
+    call.type = OpType::RECVANYSOURCE;
+    call.title = "recvAnySource";
+    return call;
+  }));
 }
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::barrier(

@@ -57,6 +57,8 @@ class GroupLog {
   // Blocks until no call is under way.
   void AwaitAll();
   uint64_t collectives() const { return collectives_.load(); }
+  // Whether a call has.
+  bool failed() const { return failed_.load(); }
 
  private:
   FlightRecorder* recorder_;

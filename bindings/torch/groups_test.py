@@ -251,20 +251,21 @@ def patience(rank, size):
 
 
 def monitored(rank, size):
-    world = dist.group.WORLD
-    world.monitored_barrier(seconds(30), wait_all_ranks=True)
+    dist.monitored_barrier(timeout=seconds(30), wait_all_ranks=True)
     late = rank in (1, 2)
     if late:
         dist.barrier()
     testing.check_refused(
         RuntimeError,
-        lambda: world.monitored_barrier(seconds(0.5), wait_all_ranks=True),
-        "1, 2")
+        lambda: dist.monitored_barrier(timeout=seconds(0.5),
+                                       wait_all_ranks=True),
+        "Ranks 1, 2 failed", "in 500 ms", "rank 1 (host ", "in barrier #")
     if not late:
         dist.barrier()
-    world.monitored_barrier(seconds(30))
-    # The public call asks for Gloo by name.
-    testing.check_refused(ValueError, dist.monitored_barrier, "GLOO")
+    dist.monitored_barrier()
+    pair = dist.new_group([0, 3])
+    if rank in (0, 3):
+        dist.monitored_barrier(pair, seconds(30))
     dist.barrier(device_ids=[0])
     dist.barrier(timeout=seconds(30))
     work = dist.barrier(async_op=True)

@@ -2,9 +2,11 @@
 // Copyright (c) The trnccl Authors
 //
 // The part of ProcessGroupNeuron that starts calls.
+#include <exception>
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -52,7 +54,7 @@ c10::intrusive_ptr<WorkNeuron> ProcessGroupNeuron::MakeWork(
   const GroupLog::Entry entry = log_->Begin(
       {.type = call->type,
        .title = call->title,
-       .peer = call->peer,
+       .peer = call->message.has_value() ? call->message->peer : -1,
        .timeout = call->timeout == c10d::kUnsetTimeout ? options_->timeout
                                                        : call->timeout},
       call->inputs, call->outputs);
@@ -67,12 +69,34 @@ c10::intrusive_ptr<WorkNeuron> ProcessGroupNeuron::MakeWork(
                               .finish = std::move(call->finish)});
 }
 
+void ProcessGroupNeuron::AnnounceRefusal(const RefusedCall& call,
+                                         std::string_view why) const {
+  constexpr std::string_view kOurs = "trnccl: ";
+  const std::string_view title = call.title;
+  if (why.starts_with(kOurs)) why.remove_prefix(kOurs.size());
+  const std::string reason =
+      why.starts_with(title) ? std::string(why) : c10::str(title, ": ", why);
+  // One that can't be told of, on a group that has failed, say, is known.
+  if (!call.message.has_value()) {
+    static_cast<void>(trncclCommAnnounceRefusal(comm_, reason.c_str()));
+    return;
+  }
+  const auto announce = call.message->sends ? trncclCommAnnounceRefusedSend
+                                            : trncclCommAnnounceRefusedRecv;
+  static_cast<void>(
+      announce(comm_, call.message->peer, call.message->tag, reason.c_str()));
+}
+
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::Launch(Call call) {
   TORCH_CHECK(comm_ != nullptr, Where(), " was shut down");
   auto work = MakeWork(&call, TitleOf(call.title));
   if (coalescing_) {
-    coalesced_.push_back({work, std::move(call.start), call.timeout});
-    return work;
+    coalesced_.push_back({work,
+                          std::move(call.start),
+                          call.timeout,
+                          {call.title, call.message}});
+    // The block's end awaits what nobody else is to.
+    return call.asynchronous ? WorkPointer(work) : nullptr;
   }
   const Deadline deadline(comm_, call.timeout, options_->timeout);
   if (!call.asynchronous) {
@@ -104,7 +128,10 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::LaunchAll(
     const char* title = started.empty() ? TitleOf(call.title) : nullptr;
     const auto timeout = call.timeout;
     auto work = MakeWork(&call, title);
-    started.push_back({std::move(work), std::move(call.start), timeout});
+    started.push_back({std::move(work),
+                       std::move(call.start),
+                       timeout,
+                       {call.title, call.message}});
   }
   const bool asynchronous = calls[0].asynchronous;
   auto work = StartTogether(std::move(started));
@@ -120,7 +147,13 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::StartTogether(
     // A refusal is the group's, told at its end.
     static_cast<void>(call.start(*call.work, call.work->request()));
   }
-  Check(trncclGroupEnd());
+  try {
+    Check(trncclGroupEnd());
+  } catch (...) {
+    for (const CoalescedCall& call : calls)
+      call.work->Drop(std::current_exception());
+    throw;
+  }
   std::vector<c10::intrusive_ptr<WorkNeuron>> works;
   for (CoalescedCall& call : calls) {
     call.work->Watch();
@@ -143,7 +176,17 @@ ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::endCoalescing() {
 
 void ProcessGroupNeuron::CancelCoalescing() {
   coalescing_ = false;
-  coalesced_.clear();
+  for (const CoalescedCall& call : std::exchange(coalesced_, {})) {
+    // Of collectives the one that was refused has told.
+    if (call.refused.message.has_value())
+      AnnounceRefusal(call.refused,
+                      "the block of coalesced calls that it was in raised an "
+                      "exception before it was started");
+    call.work->Drop(std::make_exception_ptr(
+        std::runtime_error(Where() +
+                           ": the block of coalesced calls that this one was "
+                           "in raised an exception before it was started")));
+  }
 }
 
 void ProcessGroupNeuron::registerOnCompletionHook(GroupLog::Hook&& hook) {

@@ -38,6 +38,19 @@ def blocks_that_raise(rank, size):
 
     testing.check_refused(KeyError, raises, "mine")
     _check_alive(size, "after the user's exception")
+    works = []
+
+    def waits_within():
+        with c10d._coalescing_manager(device=torch.device("cpu")):
+            works.append(dist.all_to_all_single(
+                torch.empty(size), torch.ones(size), async_op=True))
+            works[0].wait()
+
+    testing.check_refused(RuntimeError, waits_within, "at the block's end")
+    testing.check_refused(RuntimeError, works[0].wait, "before it was started")
+    testing.check_refused(RuntimeError, works[0].get_future().wait,
+                          "before it was started")
+    _check_alive(size, "after waiting within a block")
 
     def mixes():
         with c10d._coalescing_manager():
@@ -72,6 +85,13 @@ def blocks(rank, size):
         shape = (len(output) // size,)
         testing.check_equal(output, torch.cat(
             [testing.values(r, shape) for r in range(size)]), "all_gather")
+    columns = [torch.empty(size) for _ in range(3)]
+    with c10d._coalescing_manager(device=torch.device("cpu")):
+        for column in columns:
+            dist.all_to_all_single(column, torch.arange(size) + 10.0 * rank)
+    for column in columns:
+        testing.check_equal(column, rank + 10.0 * torch.arange(size),
+                            "all_to_all")
     parts = [torch.empty(count) for count in (1, 7)]
     with c10d._coalescing_manager():
         for part in parts:
@@ -98,13 +118,51 @@ def deadlines(rank, size):
             testing.check_refused(dist.DistBackendError, reduces, "rank 0",
                                   "all_reduce", "rank 1", "1000 ms")
         dist.barrier()
-    group = dist.new_group()
-    c10d._set_pg_timeout(_SECOND, group)
-    if rank == 0:
-        testing.check_refused(
-            dist.DistBackendError, lambda: dist.broadcast(
-                torch.ones(1), 1, group=group), "broadcast", "1000 ms")
-    dist.barrier()
+    for live in (True, False):
+        for set_timeout in (
+                lambda group: c10d._set_pg_timeout(_SECOND, group),
+                lambda group: _backend(group)._set_default_timeout(_SECOND),
+                lambda group: group.set_timeout(_SECOND)):
+            group = dist.new_group()
+            if live:
+                dist.barrier(group=group)
+            set_timeout(group)
+            if rank == 0:
+                testing.check_refused(
+                    dist.DistBackendError, lambda group=group: dist.broadcast(
+                        torch.ones(1), 1, group=group), "broadcast", "1000 ms")
+            dist.barrier()
+
+
+def patience(rank, size):
+    """That of a waiter changes nothing, in calls of all kinds."""
+    short = datetime.timedelta(milliseconds=30)
+    mine, gathered = torch.ones(5), [torch.empty(5) for _ in range(size)]
+    got = torch.empty(5)
+
+    def block():
+        with c10d._coalescing_manager(async_ops=True) as started:
+            dist.all_reduce(mine)
+        return started.works[0]
+
+    store = c10d._get_default_store()
+    for number, start in enumerate((
+            lambda: dist.all_reduce(mine, async_op=True),
+            lambda: dist.all_gather(gathered, mine, async_op=True),
+            lambda: dist.barrier(async_op=True),
+            block,
+            lambda: dist.irecv(got, 1) if rank == 0 else
+            dist.isend(mine, 0))):
+        if rank != 0:
+            store.wait([f"waited {number}"])
+        work = start()
+        if rank == 0:
+            for _ in range(3):
+                testing.check_refused(RuntimeError, lambda work=work: work.wait(
+                    short), "30 ms", "goes on")
+            store.set(f"waited {number}", "1")
+        work.wait()
+    _check_alive(size, "after impatience")
 
 
 def sparse_sums(rank, size):
@@ -188,7 +246,7 @@ class Life(testing.RanksTest):
                    options_copy, sizes=(3,))
 
     def test_deadlines_hold(self):
-        self.check(deadlines)
+        self.check(deadlines, patience)
 
     def test_a_stale_address_in_the_store_is_passed_by(self):
         """What a run that ended badly left there, rank 0 replaces."""

@@ -48,6 +48,8 @@ PYBIND11_MODULE(_C, module) {
   py::class_<Group, c10d::Backend, c10::intrusive_ptr<Group>>(
       module, "ProcessGroupNeuron")
       .def_property_readonly("options", &Group::options)
+      // As Gloo's and NCCL's groups have it.
+      .def("_set_default_timeout", &Group::setTimeout, py::arg("timeout"))
       .def("cancel_coalescing", &Group::CancelCoalescing)
       .def("suspend", &Group::suspend, py::call_guard<py::gil_scoped_release>())
       .def("resume", &Group::resume, py::call_guard<py::gil_scoped_release>())

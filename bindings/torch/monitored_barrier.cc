@@ -19,27 +19,78 @@ using Clock = std::chrono::steady_clock;
 
 // How much longer than rank 0 the others wait for its answer.
 constexpr std::chrono::seconds kAnswer{2};
-
-bool Await(c10d::Store* store, const std::string& key,
-           Clock::time_point until) {
-  constexpr std::chrono::microseconds kLongest{5000};
-  for (std::chrono::microseconds pause{50}; !store->check({key});
-       pause = std::min(pause * 2, kLongest)) {
-    if (Clock::now() >= until) return false;
-    std::this_thread::sleep_for(pause);
-  }
-  return true;
-}
+// How long rank 0 goes on to wait once the group has failed.
+constexpr std::chrono::seconds kStragglers{2};
 
 }  // namespace
 
+// How long this rank waits. A rank that dies makes the group fail, and the
+// barrier doesn't wait for it then; but of a group whose calls have failed
+// before it's asked who is still there.
+class ProcessGroupNeuron::Patience {
+ public:
+  Patience(const ProcessGroupNeuron& group, std::chrono::milliseconds timeout)
+      : group_(group), known_(group.log_->failed()) {
+    if (group.getRank() != 0) extra_ = kAnswer;
+    until_ = began_ + timeout + extra_;
+  }
+
+  // Whether the store comes to hold the key.
+  bool Await(const std::string& key) {
+    constexpr std::chrono::microseconds kLongest{5000};
+    for (std::chrono::microseconds pause{50}; !group_.store_->check({key});
+         pause = std::min(pause * 2, kLongest)) {
+      if (!known_ && !group_.Failure().empty()) {
+        known_ = true;
+        until_ = std::min(until_, Clock::now() + kStragglers + extra_);
+      }
+      if (Clock::now() >= until_) return false;
+      std::this_thread::sleep_for(pause);
+    }
+    return true;
+  }
+
+  // "500 ms", and why the group has failed, if it has.
+  std::string Waited() const {
+    const std::string failure = group_.Failure();
+    return c10::str(
+        std::chrono::duration_cast<std::chrono::milliseconds>(until_ - began_)
+            .count(),
+        " ms", failure.empty() ? "" : "; the group has failed: ", failure);
+  }
+
+ private:
+  const ProcessGroupNeuron& group_;
+  Clock::time_point began_ = Clock::now();
+  std::chrono::seconds extra_{0};
+  Clock::time_point until_;
+  bool known_;
+};
+
+std::string ProcessGroupNeuron::Failure() const {
+  trncclResult_t error = trncclSuccess;
+  if (trncclCommGetAsyncError(comm_, &error) != trncclSuccess ||
+      error == trncclSuccess)
+    return "";
+  return trncclGetLastError(comm_);
+}
+
+std::string ProcessGroupNeuron::DescribeRank(int rank) const {
+  char* text = nullptr;
+  if (trncclCommDescribeRank(comm_, rank, &text) != trncclSuccess)
+    return trncclGetLastError(nullptr);
+  const std::string described(text);
+  trncclFreeText(text);
+  return described;
+}
+
 std::string ProcessGroupNeuron::CollectArrivals(
     const std::string& key, std::chrono::milliseconds timeout, Missing wanted) {
-  const auto until = Clock::now() + timeout;
+  Patience patience(*this, timeout);
   std::vector<int> missing;
   for (int rank = 1; rank < getSize(); ++rank) {
     const std::string arrival = key + std::to_string(rank);
-    if (Await(store_.get(), arrival, until)) {
+    if (patience.Await(arrival)) {
       store_->deleteKey(arrival);
       continue;
     }
@@ -47,11 +98,12 @@ std::string ProcessGroupNeuron::CollectArrivals(
     if (wanted == Missing::kFirst) break;
   }
   if (missing.empty()) return "";
-  return c10::str("Rank 0 timed out in monitoredBarrier: ",
-                  missing.size() == 1 ? "Rank " : "Ranks ",
-                  c10::Join(", ", missing),
-                  " failed to pass monitoredBarrier in ", timeout.count(),
-                  " ms; see whether they run and make the same calls");
+  std::string whereabouts;
+  for (const int rank : missing) whereabouts += "; " + DescribeRank(rank);
+  return c10::str(
+      "Rank 0 timed out in monitoredBarrier: ",
+      missing.size() == 1 ? "Rank " : "Ranks ", c10::Join(", ", missing),
+      " failed to pass monitoredBarrier in ", patience.Waited(), whereabouts);
 }
 
 void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& options,
@@ -73,9 +125,11 @@ void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& options,
     store_->set(key + "result", "." + failure);
   } else {
     store_->set(key + std::to_string(getRank()), std::string("."));
-    std::string answer = c10::str(".no answer within ", timeout.count(), " ms");
-    if (Await(store_.get(), key + "result", Clock::now() + timeout + kAnswer))
-      answer = store_->get_to_str(key + "result");
+    Patience patience(*this, timeout);
+    const std::string answer =
+        patience.Await(key + "result")
+            ? store_->get_to_str(key + "result")
+            : c10::str(".no answer within ", patience.Waited());
     if (answer.size() > 1) {
       failure = c10::str("Rank ", getRank(),
                          " successfully reached monitoredBarrier, but received "

@@ -17,9 +17,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -158,6 +161,12 @@ class ProcessGroupNeuron final : public c10d::Backend {
   std::string DumpCalls() const;
 
  private:
+  // A message's peer and tag.
+  struct Message {
+    bool sends = false;
+    int peer = 0;
+    int tag = 0;
+  };
   // What a call is, and how it's started.
   struct Call {
     c10d::OpType type = c10d::OpType::UNKNOWN;
@@ -168,13 +177,18 @@ class ProcessGroupNeuron final : public c10d::Backend {
     std::function<trncclResult_t(WorkNeuron& work, trncclRequest_t* request)>
         start;
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
-    int peer = -1;  // of a message
+    std::optional<Message> message;
     bool asynchronous = true;
+  };
+  struct RefusedCall {
+    const char* title = nullptr;
+    std::optional<Message> message = std::nullopt;  // else a collective
   };
   struct CoalescedCall {
     c10::intrusive_ptr<WorkNeuron> work;
     decltype(Call::start) start;
     std::chrono::milliseconds timeout;
+    RefusedCall refused;  // if it isn't started
   };
   WorkPointer Launch(Call call);
   // Several calls, started as one: one event for the profiler.
@@ -182,6 +196,34 @@ class ProcessGroupNeuron final : public c10d::Backend {
   c10::intrusive_ptr<WorkNeuron> MakeWork(Call* call, const char* title);
   // Starts all or, if one is refused, none.
   WorkPointer StartTogether(std::vector<CoalescedCall> calls);
+
+  // What `make` returns, that which a collective is started by. If it throws,
+  // this rank refuses the call, and the others, who may wait for it, are told.
+  // The library tells them itself of what it refuses.
+  template <typename Make>
+  auto Checked(const char* title, const Make& make) const {
+    return Checked(RefusedCall{.title = title}, make);
+  }
+  // The same of a message, of which its peer alone is told.
+  template <typename Make>
+  auto CheckedMessage(const Message& message, const Make& make) const {
+    return Checked(RefusedCall{.title = message.sends ? "send" : "recv",
+                               .message = message},
+                   make);
+  }
+  template <typename Make>
+  auto Checked(const RefusedCall& call, const Make& make) const {
+    try {
+      return make();
+    } catch (const c10::Error& error) {
+      AnnounceRefusal(call, error.what_without_backtrace());
+      throw;
+    } catch (const std::exception& error) {
+      AnnounceRefusal(call, error.what());
+      throw;
+    }
+  }
+  void AnnounceRefusal(const RefusedCall& call, std::string_view why) const;
 
   template <typename Options>
   static Call CallOf(c10d::OpType type, const char* title,
@@ -208,14 +250,14 @@ class ProcessGroupNeuron final : public c10d::Backend {
     trncclDataType_t type;
   };
   template <typename Buffer>
-  WorkPointer Exchange(Call call, const std::shared_ptr<Buffer>& out,
-                       const std::shared_ptr<Buffer>& in,
-                       const ExchangedParts& parts);
+  Call ExchangeCall(Call call, const std::shared_ptr<Buffer>& out,
+                    const std::shared_ptr<Buffer>& in,
+                    const ExchangedParts& parts);
   // Whether this rank is the root, which alone has a list, of a tensor a rank.
   // `what` the list has: "outputs".
   bool IsRoot(const char* call, int64_t root, const TensorLists& lists,
               const char* what) const;
-  Call ReceiveCall(const at::Tensor& tensor, int source, int tag);
+  Call ReceiveCall(Tensors& tensors, int source, int tag);
 
   // Of one call alone, where it isn't the group's.
   class Deadline;
@@ -223,8 +265,13 @@ class ProcessGroupNeuron final : public c10d::Backend {
   // "neuron:all_reduce", for as long as the process lives.
   const char* TitleOf(const char* call);
   std::string Where() const;  // "rank 0 of group world"
+  // Why the communicator has failed; "" if it hasn't.
+  std::string Failure() const;
+  // Where a rank is, by what the library can see of it.
+  std::string DescribeRank(int rank) const;
   // On rank 0 of a monitored barrier: "", or who hasn't come.
   enum class Missing : uint8_t { kFirst, kAll };
+  class Patience;
   std::string CollectArrivals(const std::string& key,
                               std::chrono::milliseconds timeout,
                               Missing wanted);

@@ -4,9 +4,8 @@
 """Ranks that are lost: by SIGKILL, by exit, by an exception of their own. The
 others go on or end by themselves; no process stays."""
 
-import testing  # First: it finds Python and the package.
-
 import datetime
+import gc
 import multiprocessing
 import os
 import pathlib
@@ -16,16 +15,20 @@ import sys
 import tempfile
 import time
 
-import torch
-import torch.distributed as dist
-import torch.distributed.distributed_c10d as c10d
-import trnccl
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's threads aren't ours.
+import testing  # noqa: E402 (it turns to the Python of .venv)
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.distributed.distributed_c10d as c10d  # noqa: E402
+import trnccl  # noqa: E402
 
 # After it a process counts as one that hangs.
 _PATIENCE_S = 60
 _KILLED = -signal.SIGKILL
-# This file, as a program that torchrun starts, and its processes' mark.
+# This file, as a program that torchrun starts or that is a rank, and its
+# processes' mark.
 _TORCHRUN = "--under-torchrun"
+_RANK = "--rank"
 _MARK = "RECOVERY_TEST_OF"
 _STEPS = 8
 _SOON = datetime.timedelta(seconds=1)
@@ -151,6 +154,94 @@ def shrinks_amid_a_call(rank, size):
     dist.barrier()
 
 
+def takes_in_newcomers(rank, size):
+    """Two work, a third joins, one of the old dies, and another comes."""
+    del size
+    store, state = _store(), [{"step": 7}]
+    if rank >= 2:
+        if rank == 3:  # It comes when the group is of two again.
+            store.wait(["lost"])
+        trnccl.join_group(store)
+        state = [None]
+    else:
+        check_sum(None, [0, 1], "before")
+        trnccl.grow_group(store)
+        assert dist.get_rank() == rank
+    if rank < 3:
+        assert dist.get_world_size() == 3
+        assert dist.get_backend() == "neuron"
+        check_sum(None, [0, 1, 2], "with a newcomer")
+        pair = dist.new_group([1, 2])
+        if rank > 0:
+            check_sum(pair, [1, 2], "a new group")
+        dist.broadcast_object_list(state, src=0)
+        assert state == [{"step": 7}], state
+        dist.barrier()
+        if rank == 1:
+            die()
+        lost = trnccl.lost_ranks(notice(None, 1))
+        dist.shrink_group(lost)
+        store.set("lost", "1")
+        trnccl.grow_group(store)
+    assert dist.get_rank() == {0: 0, 2: 1, 3: 2}[rank]
+    check_sum(None, [0, 2, 3], "after a loss")
+    check_timeout()
+
+
+def check_timeout():
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    assert backend.options._timeout == testing.TIMEOUT
+
+
+def misses_newcomers(rank, size):
+    """Who comes in vain is told, and so is who waits in vain."""
+    del size
+    store = _store()
+    if rank == 1:
+        testing.check_refused(
+            dist.DistBackendError,
+            lambda: trnccl.join_group(store, _SOON), "no group")
+        store.set("gave up", "1")
+    else:
+        store.wait(["gave up"])
+        testing.check_refused(
+            dist.DistBackendError,
+            lambda: trnccl.grow_group(store, patience=_SOON), "0 of 1")
+        check_sum(None, [0], "as it was")
+
+
+def is_missed_by_a_barrier(rank, size):
+    """Ranks that died or never come, by name; not those that wait."""
+    del size
+    store = _store()
+    dist.barrier()
+    if rank == 1:
+        die()
+    if rank == 2:
+        store.wait(["over"])
+        return
+    began = time.monotonic()
+
+    def barrier(timeout):
+        testing.check_refused(
+            dist.DistBackendError,
+            lambda: dist.monitored_barrier(timeout=timeout,
+                                           wait_all_ranks=True),
+            "Ranks 1, 2 failed to pass", "the group has failed",
+            "origin: rank 1 ", "; rank 2 (host ",
+            "its last call: barrier #1, over")
+
+    barrier(testing.TIMEOUT)
+    assert time.monotonic() - began < _PATIENCE_S / 2
+    notice(None, 1)
+    barrier(_SOON)
+    store.add("barriers", 1)
+    if rank == 0:
+        while store.add("barriers", 0) < 2:
+            pass
+        store.set("over", "1")
+
+
 def exits(rank, size):
     """By sys.exit(), with groups left as they are."""
     del size
@@ -192,6 +283,13 @@ def ends_groups_out_of_order(rank, size):
         check_sum(None, size, "the world, meanwhile")
 
 
+def leaves(rank, size):
+    """As a program that ends amid its work."""
+    groups = [dist.new_group() for _ in range(3)]
+    check_sum(groups[1], size, "before")
+    _kept.append(dist.irecv(torch.ones(3), (rank + 1) % size, groups[0]))
+
+
 def under_torchrun(folder):
     """Adds up until all steps are made; rank 1 dies amid the first round."""
     # Nobody but itself ends a rank that's told of the loss.
@@ -221,6 +319,31 @@ def under_torchrun(folder):
     dist.destroy_process_group()
 
 
+def as_rank(name, rank, size, port):
+    """A rank that is a program of its own, and destroys no group."""
+    begin(int(rank), int(size), int(port))
+    globals()[name](int(rank), int(size))
+
+
+def held():
+    """How many this process holds of what groups need."""
+    links = []
+    for link in pathlib.Path("/proc/self/fd").iterdir():
+        try:
+            links.append(os.readlink(link))
+        except OSError:
+            pass  # That which reads the folder.
+    maps = pathlib.Path("/proc/self/maps").read_text(encoding="utf-8")
+    kinds = ("socket:", "memfd:", "pidfd")
+    return {"mappings": maps.count("memfd:trnccl"),
+            "threads": len(os.listdir("/proc/self/task")),
+            **{kind: sum(kind in link for link in links) for kind in kinds}}
+
+
+def shared_files():
+    return [name for name in os.listdir("/dev/shm") if "trnccl" in name]
+
+
 def marked_processes(mark):
     """Those whose environment has it, as (pid, command)."""
     found = []
@@ -235,17 +358,39 @@ def marked_processes(mark):
 
 
 _rank = -1
+_port = -1
+_kept = []
+
+
+def _store():
+    return dist.TCPStore("127.0.0.1", _port, is_master=False)
+
+
+def begin(rank, size, port):
+    """Makes the default group of `size` ranks, if this is one of them."""
+    global _rank, _port
+    _rank, _port = rank, port
+    torch.set_num_threads(1)
+    if rank < size:
+        dist.init_process_group("neuron", rank=rank, world_size=size,
+                                timeout=testing.TIMEOUT, store=_store())
 
 
 def _run(body, rank, size, port, arguments):
-    global _rank
-    _rank = rank
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "neuron", rank=rank, world_size=size, timeout=testing.TIMEOUT,
-        store=dist.TCPStore("127.0.0.1", port, is_master=False))
+    begin(rank, _MEMBERS.get(body, size), port)
     body(rank, size, *arguments)
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    gc.collect()
+    left = held()
+    # This, and the one that drives asynchronous calls.
+    assert left["threads"] <= 2, left
+    del left["threads"]
+    assert not any(left.values()), left
+
+
+# Of how many ranks the group is at first, where that's not all.
+_MEMBERS = {takes_in_newcomers: 2, misses_newcomers: 1}
 
 
 class Losses(testing.RanksTest):
@@ -267,6 +412,26 @@ class Losses(testing.RanksTest):
         for process in ranks:
             process.kill()
         self.assertEqual(found, [codes.get(r, 0) for r in range(size)])
+        self.assertEqual(shared_files(), [])
+
+    def run_programs(self, body, size, codes):
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True,
+                              wait_for_workers=False)
+        mark = f"{body.__name__}_{os.getpid()}"
+        ranks = [subprocess.Popen(
+            [sys.executable, __file__, _RANK, body.__name__, str(rank),
+             str(size), str(store.port)], env={**os.environ, _MARK: mark})
+            for rank in range(size)]
+        until = time.monotonic() + _PATIENCE_S
+        try:
+            found = [process.wait(max(0, until - time.monotonic()))
+                     for process in ranks]
+        finally:
+            for process in ranks:
+                process.kill()
+        self.assertEqual(found, [codes.get(r, 0) for r in range(size)])
+        self.assertEqual(marked_processes(f"{_MARK}={mark}"), [])
+        self.assertEqual(shared_files(), [])
 
     def test_a_killed_rank_is_left_out_by_the_others(self):
         for size, victims in ((3, (0, 1)), (4, (1, 3))):
@@ -289,6 +454,13 @@ class Losses(testing.RanksTest):
     def test_calls_under_way_are_aborted_on_request(self):
         self.run_body(shrinks_amid_a_call, 2, {})
 
+    def test_monitored_barriers_name_the_missing(self):
+        self.run_body(is_missed_by_a_barrier, 4, {1: _KILLED})
+
+    def test_newcomers_join(self):
+        self.run_body(takes_in_newcomers, 4, {1: _KILLED})
+        self.run_body(misses_newcomers, 2, {})
+
     def test_all_end_when_one_exits(self):
         self.run_body(exits, 3, {1: 7})
 
@@ -297,6 +469,12 @@ class Losses(testing.RanksTest):
 
     def test_all_end_when_one_runs_another_program(self):
         self.run_body(runs_another_program, 3, {})
+
+    def test_programs_end_with_groups_that_live(self):
+        for body, codes in ((leaves, {}), (exits, {1: 7}), (raises, {1: 1}),
+                            (runs_another_program, {})):
+            with self.subTest(body=body.__name__):
+                self.run_programs(body, 3, codes)
 
     def test_groups_end_in_any_order(self):
         self.run_body(ends_groups_out_of_order, 3, {})
@@ -325,5 +503,7 @@ class Losses(testing.RanksTest):
 if __name__ == "__main__":
     if _TORCHRUN in sys.argv:
         under_torchrun(pathlib.Path(sys.argv[-1]))
+    elif _RANK in sys.argv:
+        as_rank(*sys.argv[2:])
     else:
         testing.main()

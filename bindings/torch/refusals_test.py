@@ -132,6 +132,141 @@ def refused_calls_leave_no_trace(rank, size):
     _check_alive(rank, size)
 
 
+def _refusals(bad, size, group):
+    """One a collective: its call, and why a bad rank's is refused.
+
+    The bad one is rank 1, whom others need.
+    """
+    backend = group._get_backend(_CPU)
+    ones = torch.ones(6)
+    parts = [torch.ones(6) for _ in range(size)]
+    written = torch.ones(1).expand(6) if bad else torch.ones(6)
+    outputs = [ones] * size if bad else parts
+    whole = torch.ones(6 * size + bad)
+    broadcast, scatter = dist.BroadcastOptions(), dist.ScatterOptions()
+    broadcast.rootRank = scatter.rootRank = 1
+    gather = dist.GatherOptions()
+    gather.rootRank = 0
+    root = dist.get_rank(group) == 0
+    shared, due = "share memory", "elements are due"
+    yield shared, lambda: dist.all_reduce(written, group=group)
+    yield "sums", lambda: dist.all_reduce(
+        torch.eye(3).to_sparse(), group=group,
+        op=dist.ReduceOp.MAX if bad else dist.ReduceOp.SUM)
+    yield shared, lambda: dist.all_reduce_coalesced([ones, written],
+                                                    group=group)
+    yield "takes one tensor", lambda: backend.broadcast(
+        [ones, ones] if bad else [ones], broadcast).wait()
+    yield "not reduced", lambda: dist.reduce(
+        ones.to(torch.float8_e4m3fnuz) if bad else ones, 0, group=group)
+    yield shared, lambda: dist.all_gather(outputs, ones, group=group)
+    yield due, lambda: dist.all_gather_into_tensor(whole, ones, group=group)
+    yield shared, lambda: group.allgather_coalesced(
+        [[output] for output in outputs], [ones]).wait()
+    yield due, lambda: group.allgather_into_tensor_coalesced(
+        [whole], [ones]).wait()
+    yield "needs 0 outputs", lambda: backend.gather(
+        [parts] if root or bad else [], [ones], gather).wait()
+    yield "needs 3 inputs", lambda: backend.scatter(
+        [ones], [parts[:2]] if bad else [], scatter).wait()
+    yield shared, lambda: dist.reduce_scatter(written, parts, group=group)
+    yield due, lambda: dist.reduce_scatter_tensor(ones, whole, group=group)
+    yield due, lambda: group.reduce_scatter_tensor_coalesced(
+        [ones], [whole]).wait()
+    yield "isn't a multiple", lambda: dist.all_to_all_single(
+        torch.empty_like(whole), whole, group=group)
+    yield shared, lambda: dist.all_to_all(outputs, parts, group=group)
+
+
+def refused_calls_are_told_to_the_others(rank, size):
+    """Who waits for the one that refused fails, and says who and why."""
+    worst = 0.0
+    for number in range(len(list(_refusals(False, size, dist.group.WORLD)))):
+        group = dist.new_group()
+        bad = rank == 1
+        why, call = list(_refusals(bad, size, group))[number]
+        began = time.monotonic()
+        if bad:
+            check_refused((ValueError, NotImplementedError), call, why)
+        else:
+            # Who needs nothing of rank 1 learns of it by the next call.
+            check_refused(
+                dist.DistBackendError,
+                lambda: (call(), dist.barrier(group=group)), "rank 1 (host",
+                "has refused its own call", why, "origin: rank 1 ")
+        worst = max(worst, time.monotonic() - began)
+        dist.barrier()
+        # What has failed already isn't failed again.
+        check_refused((ValueError, NotImplementedError, RuntimeError), call)
+        check_refused(dist.DistBackendError, lambda: dist.barrier(
+            group=group), "has refused its own call", "origin: rank 1 ")
+    print(f"rank {rank}: learned within {worst:.2f} s")
+    _check_alive(rank, size)
+
+
+def refusals_in_blocks_are_told_too(rank, size):
+    group = dist.new_group()
+    rows = size + (rank == 1)
+
+    def block():
+        with dist.distributed_c10d._coalescing_manager(group, _CPU):
+            for count in (size, rows):
+                dist.all_to_all_single(torch.empty(count), torch.ones(count),
+                                       group=group)
+
+    if rank == 1:
+        check_refused(ValueError, block, "isn't a multiple")
+    else:
+        check_refused(dist.DistBackendError, block, "rank 1 (host",
+                      "has refused its own call", "isn't a multiple")
+    _check_alive(rank, size)
+
+
+def refused_messages_are_told_to_their_peer(rank, size):
+    shared = torch.ones(1).expand(160_000)
+    long = torch.ones(160_000)
+
+    def batch(*ops):
+        for work in dist.batch_isend_irecv(list(ops)):
+            work.wait()
+
+    for why, refused, matching in (
+            ("takes one tensor",
+             lambda g: g._get_backend(_CPU).send([long, long], 0, 5),
+             lambda g: dist.recv(long, group=g, group_src=1, tag=5)),
+            ("share memory",
+             lambda g: dist.recv(shared, group=g, group_src=0, tag=5),
+             lambda g: dist.send(long, group=g, group_dst=1, tag=5)),
+            ("share memory", lambda g: dist.recv(shared, group=g, tag=5),
+             lambda g: dist.isend(long, group=g, group_dst=1, tag=5).wait()),
+            # The send of the block is never started.
+            ("raised an exception", lambda g: batch(
+                dist.P2POp(dist.isend, long, group=g, group_peer=0, tag=5),
+                dist.P2POp(dist.irecv, shared, group=g, group_peer=2, tag=5)),
+             lambda g: batch(
+                dist.P2POp(dist.irecv, long, group=g, group_peer=1, tag=5)))):
+        group = dist.new_group()
+        dist.barrier(group=group)
+        began = time.monotonic()
+        if rank == 1:
+            check_refused((ValueError, NotImplementedError, RuntimeError),
+                          lambda: refused(group))
+        elif rank == 0:
+            check_refused(dist.DistBackendError, lambda: matching(group),
+                          "rank 1 (host", "has refused its own call", why,
+                          "tag 5", "origin: rank 1 ")
+            assert time.monotonic() - began < 10
+        dist.barrier()
+    _check_alive(rank, size)
+
+
+def calls_that_all_refuse_harm_nothing(rank, size):
+    for _ in range(3):
+        check_refused(ValueError, lambda: dist.all_reduce(
+            torch.ones(1).expand(4)), "share memory")
+        _check_alive(rank, size)
+
+
 def waiting_says_for_whom(rank, size):
     """The error of a call whose peer doesn't come: who, what, how long."""
     second = datetime.timedelta(seconds=1)
@@ -230,6 +365,12 @@ class Refusals(testing.RanksTest):
     def test_refusals_and_waits_say_what_is_wrong(self):
         self.check(refused_calls_leave_no_trace, waiting_says_for_whom,
                    children_are_told_that_they_are_children, sizes=(3,))
+
+    def test_a_refusal_on_one_rank_ends_the_others_calls(self):
+        self.check(refused_calls_are_told_to_the_others,
+                   refusals_in_blocks_are_told_too,
+                   refused_messages_are_told_to_their_peer,
+                   calls_that_all_refuse_harm_nothing, sizes=(3,))
 
     def test_groups_of_one_do_everything(self):
         self.check(groups_of_one_do_everything, sizes=(1,))

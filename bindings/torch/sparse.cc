@@ -70,46 +70,51 @@ std::vector<int64_t> ProcessGroupNeuron::GatherEntryCounts(
 
 ProcessGroupNeuron::WorkPointer ProcessGroupNeuron::allreduce_sparse(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const at::Tensor tensor = OnlyOne(tensors, "all_reduce");
-  TORCH_CHECK_VALUE(tensor.layout() == at::kSparse && tensor.device().is_cpu(),
-                    "trnccl: all_reduce of sparse tensors takes those in COO "
-                    "form on the CPU, not ",
-                    tensor.layout(), " on ", tensor.device());
-  TORCH_CHECK_VALUE(options.reduceOp == c10d::ReduceOp::SUM,
-                    "trnccl: all_reduce of sparse tensors sums; use "
-                    "ReduceOp.SUM");
-  const at::Tensor coalesced = tensor.coalesce();
-  const std::vector<int64_t> counts = GatherEntryCounts(coalesced);
-  // An entry's indices and values are a row each.
-  const auto indices =
-      std::make_shared<Entries>(EntriesOf(coalesced.indices().t(), counts));
-  const auto values =
-      std::make_shared<Entries>(EntriesOf(coalesced.values(), counts));
-  const auto missing = std::make_shared<std::atomic<int>>(2);
-  const auto finish = [=] {
-    if (--*missing > 0) return;
-    const at::NoGradGuard no_grad;
-    tensor.copy_(
-        at::sparse_coo_tensor(indices->all.t(), values->all, tensor.sizes())
-            .coalesce());
-  };
-  std::vector<Call> calls;
-  for (const auto& entries : {indices, values}) {
-    const ElementType type = TypeOfMoved(entries->mine.scalar_type());
-    Call call = CallOf(OpType::_ALLREDUCE_SPARSE, "all_reduce_sparse", options);
-    call.inputs = {entries->mine};
-    call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
-      std::vector<size_t> parts = entries->counts;
-      for (size_t& part : parts) part *= static_cast<size_t>(type.per_element);
-      return trncclAllGatherV(entries->mine.const_data_ptr(),
-                              entries->all.mutable_data_ptr(), parts.data(),
-                              nullptr, type.type, comm_, request);
+  return LaunchAll(Checked("all_reduce", [&] {
+    const at::Tensor tensor = OnlyOne(tensors, "all_reduce");
+    TORCH_CHECK_VALUE(
+        tensor.layout() == at::kSparse && tensor.device().is_cpu(),
+        "trnccl: all_reduce of sparse tensors takes those in COO "
+        "form on the CPU, not ",
+        tensor.layout(), " on ", tensor.device());
+    TORCH_CHECK_VALUE(options.reduceOp == c10d::ReduceOp::SUM,
+                      "trnccl: all_reduce of sparse tensors sums; use "
+                      "ReduceOp.SUM");
+    const at::Tensor coalesced = tensor.coalesce();
+    const std::vector<int64_t> counts = GatherEntryCounts(coalesced);
+    // An entry's indices and values are a row each.
+    const auto indices =
+        std::make_shared<Entries>(EntriesOf(coalesced.indices().t(), counts));
+    const auto values =
+        std::make_shared<Entries>(EntriesOf(coalesced.values(), counts));
+    const auto missing = std::make_shared<std::atomic<int>>(2);
+    const auto finish = [=] {
+      if (--*missing > 0) return;
+      const at::NoGradGuard no_grad;
+      tensor.copy_(
+          at::sparse_coo_tensor(indices->all.t(), values->all, tensor.sizes())
+              .coalesce());
     };
-    call.finish = finish;
-    calls.push_back(std::move(call));
-  }
-  calls.back().outputs = {tensor};
-  return LaunchAll(std::move(calls));
+    std::vector<Call> calls;
+    for (const auto& entries : {indices, values}) {
+      const ElementType type = TypeOfMoved(entries->mine.scalar_type());
+      Call call =
+          CallOf(OpType::_ALLREDUCE_SPARSE, "all_reduce_sparse", options);
+      call.inputs = {entries->mine};
+      call.start = [=, this](WorkNeuron&, trncclRequest_t* request) {
+        std::vector<size_t> parts = entries->counts;
+        for (size_t& part : parts)
+          part *= static_cast<size_t>(type.per_element);
+        return trncclAllGatherV(entries->mine.const_data_ptr(),
+                                entries->all.mutable_data_ptr(), parts.data(),
+                                nullptr, type.type, comm_, request);
+      };
+      call.finish = finish;
+      calls.push_back(std::move(call));
+    }
+    calls.back().outputs = {tensor};
+    return calls;
+  }));
 }
 
 }  // namespace trnccl::torch_binding

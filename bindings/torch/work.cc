@@ -60,16 +60,23 @@ void WorkNeuron::Complete(trncclResult_t result) {
       exception = std::current_exception();
     }
   }
+  End(exception, exception == nullptr ? FlightRecorder::kCompleted
+                                      : FlightRecorder::kFailed);
+}
+
+void WorkNeuron::Drop(std::exception_ptr why) {
+  End(std::move(why), FlightRecorder::kDropped);
+}
+
+void WorkNeuron::End(std::exception_ptr exception,
+                     FlightRecorder::Outcome outcome) {
   finish_ = nullptr;
   inputs_.clear();
   finished_ = std::chrono::steady_clock::now();
-  finish(exception);
+  finish(std::move(exception));
   TellFuture();
   entry_.peer = status_.source;
-  log_->End(entry_,
-            exception == nullptr ? FlightRecorder::kCompleted
-                                 : FlightRecorder::kFailed,
-            finished_);
+  log_->End(entry_, outcome, finished_);
 }
 
 bool WorkNeuron::ClaimTelling() {
@@ -113,7 +120,11 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkNeuron::getFuture() {
 bool WorkNeuron::wait(std::chrono::milliseconds timeout) {
   const bool patient = timeout == kNoTimeout || timeout.count() < 0;
   const auto until = std::chrono::steady_clock::now() + timeout;
-  if (request_ != nullptr && !isCompleted()) {
+  if (!isCompleted()) {
+    TORCH_CHECK(request_ != nullptr, "rank ", rank_, ": ",
+                c10d::opTypeToString(retrieveOpType()), " #", entry_.sequence,
+                " is in a block of coalesced calls, which start at the block's "
+                "end; wait for it afterwards");
     const trncclResult_t result = trncclRequestWait(
         request_, patient ? TRNCCL_WAIT_FOREVER : timeout.count());
     if (result == trncclInProgress) {

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -52,6 +53,8 @@ class WorkNeuron final : public c10d::Work {
   void Watch();
   // It's complete, by its own thread.
   void Complete(trncclResult_t result);
+  // It's never started; whoever waits for it is told why.
+  void Drop(std::exception_ptr why);
 
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override { wait(kNoTimeout); }
@@ -63,6 +66,7 @@ class WorkNeuron final : public c10d::Work {
 
  private:
   static void OnDone(void* work);
+  void End(std::exception_ptr exception, FlightRecorder::Outcome outcome);
   void TellFuture();
   // Whether the caller is to tell the future of the outcome: one thread is,
   // once there are both. Needs the mutex.

@@ -34,6 +34,17 @@ class Deaths(over_nodes.Case):
                     self.lose(nodes, ranks_per_node, how, victim)
 
 
+class Leavers(over_nodes.Case):
+
+    def test_what_a_rank_has_sent_arrives_though_it_ends(self):
+        for slice_bytes in ("64K", "512K"):
+            with self.subTest(slice_bytes):
+                self.nodes("-n", 2, "-p", 1, "--rate", "20mbit", "env",
+                           "TRNCCL_FABRIC_SLICE_BYTES=" + slice_bytes,
+                           over_nodes.PYTHON,
+                           os.path.join(over_nodes.HERE, "leaver.py"))
+
+
 class Campaign(over_nodes.Case):
 
     def campaign(self, nodes, *arguments):
@@ -45,6 +56,11 @@ class Campaign(over_nodes.Case):
 
     def test_killed_ranks_are_named_in_every_phase(self):
         self.campaign(2, "--kinds", "kill", "--faults", 21)
+
+    # Both met libfabric as it dropped a connection in use.
+    def test_survivors_that_first_connect_then_lose_nothing(self):
+        for seed in (780009, 780029):
+            self.campaign(2, "--kinds", "kill", "--faults", 1, "--seed", seed)
 
     def test_ranks_that_stop_or_never_call_are_named_at_the_deadline(self):
         self.campaign(2, "--kinds", "stop,starve", "--faults", 5,

@@ -84,6 +84,9 @@ class Groups(over_nodes.Case):
         self.bodies("-n 2 -p 1 --rate 1mbit",
                     "network:waiting_costs_no_processor")
 
+    def test_short_calls_over_slow_links_take_a_message_a_round(self):
+        self.bodies("-n 8 -p 1 --delay 2ms", "network:messages_of_8_ranks")
+
 
 class Training(over_nodes.Case):
 

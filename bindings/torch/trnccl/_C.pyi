@@ -22,6 +22,9 @@ class ProcessGroupNeuron(Backend):
 
     @property
     def options(self) -> Options: ...
+    def _set_default_timeout(self, timeout: datetime.timedelta) -> None:
+        """As Gloo's and NCCL's groups have it."""
+
     def cancel_coalescing(self) -> None:
         """Drops the calls of an open block of coalesced ones, if there is."""
 

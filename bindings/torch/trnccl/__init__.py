@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from trnccl._autoload import autoload
 
-__all__ = ["dump_flight_record", "lost_ranks", "register",
-           "set_launch_environment", "version"]
+__all__ = ["dump_flight_record", "grow_group", "join_group", "lost_ranks",
+           "register", "set_launch_environment", "version"]
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -82,6 +82,48 @@ def lost_ranks(
     from trnccl import _recovery
 
     return _recovery.agree(group, error, patience)
+
+
+def grow_group(
+        store: "dist.Store", newcomers: int = 1,
+        patience: datetime.timedelta = datetime.timedelta(minutes=5)
+) -> None:
+    """Makes a new default group of the ranks of the old one and newcomers.
+
+    Called by all ranks of the default group, while as many newcomers call
+    join_group() by the same store. The old ranks keep their numbers, the
+    newcomers follow. As the default group's, the other groups end as well: make
+    them, and what was built on them, DDP say, anew.
+
+        trnccl.grow_group(store)
+        dist.broadcast_object_list(state, src=0)    # what newcomers lack
+
+    The store must be kept by a process that's still there.
+
+    Raises:
+        DistBackendError: too few newcomers came within `patience`, and the
+            groups are as they were; or one didn't stay until all had met.
+    """
+    from trnccl import _growth
+
+    _growth.grow(store, newcomers, patience)
+
+
+def join_group(
+        store: "dist.Store",
+        patience: datetime.timedelta = datetime.timedelta(minutes=5)
+) -> None:
+    """Makes this process a rank of the default group that calls grow_group().
+
+    In place of init_process_group(): backend, timeout and rank are the group's.
+    The store is that by which the group's ranks call grow_group().
+
+    Raises:
+        DistBackendError: no group took it in within `patience`.
+    """
+    from trnccl import _growth
+
+    _growth.join(store, patience)
 
 
 def set_launch_environment() -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright (c) The trnccl Authors
-"""Three functions of PyTorch 2.13's c10d that fail backends not its own."""
+"""Four functions of PyTorch 2.13's c10d that fail backends not its own."""
 
 import contextlib
 import functools
@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 
@@ -24,6 +25,8 @@ def apply() -> None:
     """Mends the others, in this process. Other backends see no difference."""
     c10d._coalescing_manager = _tidy(c10d._coalescing_manager)
     c10d._set_pg_timeout = _for_ours_too(c10d._set_pg_timeout)
+    c10d.monitored_barrier = _not_for_gloo_alone(c10d.monitored_barrier)
+    dist.monitored_barrier = c10d.monitored_barrier
 
 
 def _ours(group: Any, device: Any) -> Any:
@@ -32,6 +35,14 @@ def _ours(group: Any, device: Any) -> Any:
 
     backend = group._get_backend(torch.device(device))
     return backend if isinstance(backend, _C.ProcessGroupNeuron) else None
+
+
+def _ours_on_cpu(group: Any) -> Any:
+    """The same for tensors on the CPU; None for what's no group."""
+    cpu = torch.device("cpu")
+    if isinstance(group, c10d.ProcessGroup) and cpu in group._device_types:
+        return _ours(group, cpu)
+    return None
 
 
 def _with_default(make: Any) -> Any:
@@ -90,11 +101,25 @@ def _for_ours_too(set_timeout: Any) -> Any:
     @functools.wraps(set_timeout)
     def set_pg_timeout(timeout: timedelta, group: Any = None) -> None:
         group = group or c10d._get_default_group()
-        cpu = torch.device("cpu")
-        if isinstance(group, c10d.ProcessGroup) and cpu in group._device_types:
-            if ours := _ours(group, cpu):
-                ours.set_timeout(timeout)
-                return
-        set_timeout(timeout, group)
+        if ours := _ours_on_cpu(group):
+            ours.set_timeout(timeout)
+        else:
+            set_timeout(timeout, group)
 
     return set_pg_timeout
+
+
+def _not_for_gloo_alone(barrier: Any) -> Any:
+    """PyTorch's own refuses all groups but Gloo's."""
+
+    @functools.wraps(barrier)
+    def monitored_barrier(group: Any = None, timeout: timedelta | None = None,
+                          wait_all_ranks: bool = False) -> None:
+        group = group or c10d._get_default_group()
+        if ours := _ours_on_cpu(group):
+            group.monitored_barrier(timeout or ours.options._timeout,
+                                    wait_all_ranks=wait_all_ranks)
+        else:
+            barrier(group, timeout, wait_all_ranks)
+
+    return monitored_barrier
