@@ -257,11 +257,20 @@ TRNCCL_EXPORT trncclResult_t trncclCommSetTimeout(trncclComm_t comm,
 TRNCCL_EXPORT trncclResult_t trncclCommDumpCalls(trncclComm_t comm,
                                                  char** text);
 /* Where another rank is, as errors tell it: "rank 2 (host a, pid 7): stopped,
- * its last call: all_reduce #5 (float32, count 4), over 3.0 s ago". Of a rank
- * on another machine, that it can't be seen. Free the text likewise. Any
- * thread. */
+ * its last call: all_reduce #5 (float32, count 4), over 3.0 s ago", or how it
+ * ended. Of a rank on another machine that lives, that it can't be seen. Free
+ * the text likewise. Any thread. */
 TRNCCL_EXPORT trncclResult_t trncclCommDescribeRank(trncclComm_t comm, int rank,
                                                     char** text);
+/* What has become of a rank, as far as is known; also of a communicator that
+ * has failed. Any thread. */
+typedef enum {
+  trncclRankPresent = 0,
+  trncclRankLeft = 1, /* it has destroyed this communicator */
+  trncclRankLost = 2, /* its process has ended, or its node is cut off */
+} trncclRankState_t;
+TRNCCL_EXPORT trncclResult_t trncclCommGetRankState(trncclComm_t comm, int rank,
+                                                    trncclRankState_t* state);
 TRNCCL_EXPORT void trncclFreeText(char* text);
 
 /* ---- Operators and memory ------------------------------------------------*/

@@ -152,7 +152,7 @@ struct Incoming {
 };
 
 // What this endpoint is and can do. Constant after Connect(), and alike on all
-// ranks, except for `address`, `peer_memory` and `wake_fds`.
+// ranks, except for `address`, `peer_memory` and the descriptors.
 struct Traits {
   std::string_view name;
   // What peers need to Connect(): opaque to everyone else, exchanged by the
@@ -176,6 +176,10 @@ struct Traits {
   // Descriptors that become readable when a peer dies, or something else
   // happens that Progress() should see. The doorbell isn't among them.
   std::vector<int> wake_fds;
+  // By the peer's index in ConnectOptions::peers: a descriptor that's readable
+  // once its process has ended, well or badly. -1, or none at all, where that
+  // can't be seen.
+  std::vector<int> process_fds;
 };
 
 struct ConnectOptions {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "bindings/torch/errors.h"
+#include "bindings/torch/members.h"
 #include "bindings/torch/process_group.h"
 #include "bindings/torch/shared_allocator.h"
 
@@ -26,6 +27,11 @@ constexpr std::chrono::seconds kNewerAddress{3};
 constexpr std::chrono::milliseconds kLeastConnect{5000};
 // c10d's SHRINK_ABORT: calls under way needn't be waited for.
 constexpr int kShrinkAbort = 1;
+// How long a wait for the store lasts before members are looked after.
+constexpr std::chrono::milliseconds kStoreWait{250};
+// Between looks whether a group is made by now.
+constexpr std::chrono::microseconds kLeastPause{100};
+constexpr std::chrono::microseconds kMostPause{10'000};
 constexpr char kPatience[] = "TRNCCL_BOOTSTRAP_TIMEOUT_MS";
 
 std::vector<uint8_t> BytesOf(const trncclUniqueId& id) {
@@ -71,7 +77,7 @@ ProcessGroupNeuron::~ProcessGroupNeuron() {
   if (comm_ == nullptr) return;
   const bool locked = Py_IsInitialized() != 0 && PyGILState_Check() != 0;
   PyThreadState* const thread = locked ? PyEval_SaveThread() : nullptr;
-  trncclCommDestroy(comm_);
+  Discard();
   if (thread != nullptr) PyEval_RestoreThread(thread);
 }
 
@@ -82,30 +88,51 @@ std::string ProcessGroupNeuron::Where() const {
 }
 
 // Rank 0's address, which it publishes.
-std::vector<uint8_t> ProcessGroupNeuron::Address(const std::string& key) {
+std::vector<uint8_t> ProcessGroupNeuron::Address(const std::string& key,
+                                                 MemberWatch& members) {
   if (getRank() == 0) {
     trncclUniqueId id;
     Check(trncclGetUniqueId(&id));
     store_->set(key, BytesOf(id));
     return BytesOf(id);
   }
-  try {
-    store_->wait({key}, std::max(options_->timeout, kLeastConnect));
-  } catch (const std::exception& error) {
-    C10_THROW_ERROR(
-        DistBackendError,
-        c10::str(Where(),
-                 ": rank 0 of the group hasn't made its part of it "
-                 "within ",
-                 options_->timeout.count(),
-                 " ms (see whether it "
-                 "runs and makes the same groups in the same order): ",
-                 error.what()));
+  const auto until = std::chrono::steady_clock::now() +
+                     std::max(options_->timeout, kLeastConnect);
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        until - std::chrono::steady_clock::now());
+    const auto patience = members.sees() ? std::min(left, kStoreWait) : left;
+    const auto waits_until = std::chrono::steady_clock::now() + patience;
+    try {
+      store_->wait({key}, std::max(patience, std::chrono::milliseconds(1)));
+      return store_->get(key);
+    } catch (const std::exception& error) {
+      const auto now = std::chrono::steady_clock::now();
+      // Before its time is over, it's the store that failed.
+      if (now >= until || now < waits_until) {
+        C10_THROW_ERROR(
+            DistBackendError,
+            c10::str(Where(),
+                     ": rank 0 of the group hasn't made its part of it "
+                     "within ",
+                     options_->timeout.count(),
+                     " ms (see whether it "
+                     "runs and makes the same groups in the same order): ",
+                     error.what()));
+      }
+    }
+    ExpectAll(members);
   }
-  return store_->get(key);
 }
 
-trncclResult_t ProcessGroupNeuron::Join(const trncclUniqueId& id) {
+void ProcessGroupNeuron::ExpectAll(MemberWatch& members) const {
+  const std::string why_not = members.WhyNot();
+  if (!why_not.empty())
+    C10_THROW_ERROR(DistBackendError, c10::str(Where(), ": ", why_not));
+}
+
+trncclResult_t ProcessGroupNeuron::Join(const trncclUniqueId& id,
+                                        MemberWatch& members) {
   trncclConfig_t config = TRNCCL_CONFIG_INITIALIZER;
   const std::string name =
       options_->group_name.empty() ? "torch" : options_->group_name;
@@ -122,23 +149,49 @@ trncclResult_t ProcessGroupNeuron::Join(const trncclUniqueId& id) {
     config.settings = settings;
     config.settings_count = 1;
   }
-  return trncclCommInitRankConfig(&comm_, getSize(), id, getRank(), &config);
+  config.blocking = members.sees() ? 0 : 1;
+  trncclResult_t result =
+      trncclCommInitRankConfig(&comm_, getSize(), id, getRank(), &config);
+  for (auto pause = kLeastPause; result == trncclInProgress;
+       pause = std::min(2 * pause, kMostPause)) {
+    std::this_thread::sleep_for(pause);
+    Check(trncclCommGetAsyncError(comm_, &result));
+    if (result != trncclInProgress) break;
+    try {
+      ExpectAll(members);
+    } catch (...) {
+      trncclCommAbort(comm_);
+      trncclCommDestroy(std::exchange(comm_, nullptr));
+      throw;
+    }
+  }
+  return result;
+}
+
+void ProcessGroupNeuron::Discard() {
+  if (comm_ == nullptr) return;
+  LivingGroups::Get().Remove(comm_);
+  trncclCommDestroy(std::exchange(comm_, nullptr));
 }
 
 void ProcessGroupNeuron::Connect() {
   // A group that's made again by the same store must not find an old address.
   const std::string key = c10::str("trnccl_unique_id/", connections_++);
+  const auto& ranks = options_->global_ranks_in_group;
+  MemberWatch members({ranks.begin(), ranks.end()});
   while (true) {
-    const std::vector<uint8_t> address = Address(key);
-    const trncclResult_t result = Join(IdOf(address));
+    const std::vector<uint8_t> address = Address(key, members);
+    const trncclResult_t result = Join(IdOf(address), members);
     if (result == trncclSuccess) break;
-    const std::string error = trncclGetLastError(nullptr);
+    const std::string error = trncclGetLastError(comm_);
+    Discard();
     // What a run that ended badly has left there, rank 0 of this one replaces.
     if (getRank() == 0 || !Changes(store_.get(), key, address)) {
       std::rethrow_exception(
           ExceptionOf(result, c10::str(Where(), ": ", error)));
     }
   }
+  LivingGroups::Get().Add(comm_, {ranks.begin(), ranks.end()});
   // All have read it by now.
   if (getRank() == 0) store_->deleteKey(key);
 }
@@ -173,7 +226,7 @@ void ProcessGroupNeuron::abort() {
 void ProcessGroupNeuron::shutdown() {
   if (comm_ == nullptr) return;
   trncclCommFinalize(comm_);
-  trncclCommDestroy(std::exchange(comm_, nullptr));
+  Discard();
 }
 
 void ProcessGroupNeuron::suspend() {

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "bindings/torch/group_log.h"
+#include "bindings/torch/members.h"
 #include "bindings/torch/tensors.h"
 #include "bindings/torch/torch_names.h"
 #include "bindings/torch/types.h"
@@ -276,8 +277,12 @@ class ProcessGroupNeuron final : public c10d::Backend {
                               std::chrono::milliseconds timeout,
                               Missing wanted);
   void Connect();
-  std::vector<uint8_t> Address(const std::string& key);
-  trncclResult_t Join(const trncclUniqueId& id);
+  std::vector<uint8_t> Address(const std::string& key, MemberWatch& members);
+  trncclResult_t Join(const trncclUniqueId& id, MemberWatch& members);
+  // Throws if one won't come.
+  void ExpectAll(MemberWatch& members) const;
+  // Frees the communicator, if there's one.
+  void Discard();
   // Of a group that's made from this one, where `options` say nothing else.
   OptionsPointer OptionsFrom(
       const c10::intrusive_ptr<c10d::Backend::Options>& options) const;

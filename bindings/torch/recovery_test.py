@@ -75,6 +75,39 @@ def shrinks(rank, size, victim):
     check_sum(dist.new_group(), left, "a new group of theirs")
 
 
+def misses_a_member(rank, size, victim):
+    """Who waits for others to make a group learns that one is lost."""
+    dist.barrier()
+    if rank == victim:
+        time.sleep(1)
+        die()
+    began = time.monotonic()
+    error = testing.check_refused(
+        dist.DistBackendError, dist.new_group,
+        "a member that is gone", f"origin: rank {victim}")
+    assert time.monotonic() - began < 4, error
+    left = [r for r in range(size) if r != victim]
+    # Those who live make groups without it, whether the world is shrunk or not.
+    check_sum(dist.new_group(left), left, "a group of the others")
+    dist.shrink_group(trnccl.lost_ranks(notice(None, victim)))
+    check_sum(dist.new_group(), left, "a group after shrinking")
+
+
+def misses_one_that_left(rank, size):
+    """Who has destroyed all its groups makes no more."""
+    del size
+    dist.barrier()
+    if rank == 1:
+        dist.destroy_process_group()
+        time.sleep(8)
+        return
+    began = time.monotonic()
+    error = testing.check_refused(
+        dist.DistBackendError, dist.new_group, "a member that is gone",
+        "has destroyed its communicator", "origin: rank 1")
+    assert time.monotonic() - began < 6, error
+
+
 def shrinks_twice(rank, size):
     left = list(range(size))
     for victim in (1, 2):
@@ -438,6 +471,12 @@ class Losses(testing.RanksTest):
             for victim in victims:
                 with self.subTest(size=size, victim=victim):
                     self.run_body(shrinks, size, {victim: _KILLED}, (victim,))
+
+    def test_making_a_group_ends_when_a_member_is_lost(self):
+        for victim in (0, 2):
+            with self.subTest(victim=victim):
+                self.run_body(misses_a_member, 3, {victim: _KILLED}, (victim,))
+        self.run_body(misses_one_that_left, 3, {})
 
     def test_one_is_lost_after_another(self):
         self.run_body(shrinks_twice, 4, {1: _KILLED, 2: _KILLED})

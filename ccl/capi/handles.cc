@@ -93,9 +93,9 @@ absl::Status BadCall(trncclComm* comm, std::string_view call,
                    std::string(call), ": ", std::string(why)));
 }
 
-absl::Status NullArgument(const char* call) {
+absl::Status NullArgument(std::string_view call) {
   return absl::InvalidArgumentError(
-      absl::StrCat(call, ": an argument is null"));
+      absl::StrCat(std::string(call), ": an argument is null"));
 }
 
 }  // namespace trnccl

@@ -116,6 +116,6 @@ trncclResult_t IssueTransfer(trncclComm* comm, const Transfer& transfer,
                              trncclStatus_t* status, trncclRequest_t* request);
 
 // What a function that was given none gets.
-absl::Status NullArgument(const char* call);
+absl::Status NullArgument(std::string_view call);
 
 }  // namespace trnccl

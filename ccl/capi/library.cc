@@ -116,6 +116,30 @@ absl::Status RemoveOperator(trncclComm* comm, trncclRedOp_t op) {
   return absl::OkStatus();
 }
 
+// For calls that tell of a rank, what's written to `result`.
+absl::StatusOr<Communicator*> AskedAbout(trncclComm* comm, int rank,
+                                         const void* result,
+                                         std::string_view call) {
+  ASSIGN_OR_RETURN(Communicator * communicator, Usable(comm));
+  if (result == nullptr) return NullArgument(call);
+  const int ranks = communicator->membership().ranks;
+  if (rank >= 0 && rank < ranks) return communicator;
+  return absl::InvalidArgumentError(absl::StrCat(
+      std::string(call), ": there is no rank ", rank, " of ", ranks));
+}
+
+trncclRankState_t StateOf(const Communicator::Fate& fate) {
+  switch (fate.kind) {
+    case Communicator::Fate::Kind::kPresent:
+      return trncclRankPresent;
+    case Communicator::Fate::Kind::kLeft:
+      return trncclRankLeft;
+    case Communicator::Fate::Kind::kLost:
+      break;
+  }
+  return trncclRankLost;
+}
+
 // The communicator's own error, or why there's none yet.
 absl::Status FailureOf(trncclComm* comm) {
   RETURN_IF_ERROR(CheckProcess(comm->process_mark));
@@ -326,15 +350,19 @@ trncclResult_t trncclCommDumpCalls(trncclComm_t comm, char** text) {
 
 trncclResult_t trncclCommDescribeRank(trncclComm_t comm, int rank,
                                       char** text) {
-  const absl::StatusOr<trnccl::Communicator*> usable = trnccl::Usable(comm);
-  if (!usable.ok()) return Returned(usable.status());
-  if (text == nullptr) return Returned(NullArgument("trncclCommDescribeRank"));
-  const int ranks = (*usable)->membership().ranks;
-  if (rank < 0 || rank >= ranks) {
-    return Returned(absl::InvalidArgumentError(absl::StrCat(
-        "trncclCommDescribeRank: there is no rank ", rank, " of ", ranks)));
-  }
-  *text = CopyOf((*usable)->DescribePeer(rank));
+  const auto asked =
+      trnccl::AskedAbout(comm, rank, text, "trncclCommDescribeRank");
+  if (!asked.ok()) return Returned(asked.status());
+  *text = CopyOf((*asked)->DescribePeer(rank));
+  return trncclSuccess;
+}
+
+trncclResult_t trncclCommGetRankState(trncclComm_t comm, int rank,
+                                      trncclRankState_t* state) {
+  const auto asked =
+      trnccl::AskedAbout(comm, rank, state, "trncclCommGetRankState");
+  if (!asked.ok()) return Returned(asked.status());
+  *state = trnccl::StateOf((*asked)->FateOf(rank));
   return trncclSuccess;
 }
 

@@ -139,6 +139,15 @@ class Communicator : public Drivable {
   // Finds out what has happened to peers while no call is on.
   void Watch();
 
+  // What's known of a peer, by its process, the watch, and what it has said;
+  // also of a communicator that has failed. Any thread.
+  struct Fate {
+    enum class Kind : uint8_t { kPresent, kLeft, kLost };
+    Kind kind = Kind::kPresent;
+    std::string how;  // "died: ..."; "" while it's present
+  };
+  Fate FateOf(int rank);
+
   int64_t timeout_ms() const {
     return timeout_ms_.load(std::memory_order_relaxed);
   }
@@ -158,7 +167,7 @@ class Communicator : public Drivable {
   Recorder& recorder() { return *recorder_; }
   // For errors: "rank 2 (host a, pid 7): stopped, its last call: ...". Any
   // thread.
-  std::string DescribePeer(int rank) const;
+  std::string DescribePeer(int rank);
   const std::atomic<bool>& aborted() const { return aborted_; }
   // The cookie of the next child of this color: alike on all its ranks, since
   // all ranks split alike.
@@ -280,6 +289,7 @@ class Communicator : public Drivable {
   std::optional<int> MissedLeaver() const;
   // That the peer has left.
   absl::Status Departed(int rank) const;
+  std::string HowDeparted(int rank) const;
   // Why what was read of the peer's memory can't be trusted, or OK.
   absl::Status Gone(int rank);
   // Why the peer won't, or OK.
@@ -298,6 +308,10 @@ class Communicator : public Drivable {
   // Where ranks are that don't answer, and those that are waited for.
   std::string DescribeSilent(const std::vector<int>& ranks) const;
   std::string DescribeAwaited(const Operation& operation) const;
+  // Where a peer is, seen from the current call: below 0, it hasn't come to it.
+  int32_t CallsAhead(const CallLog& log) const;
+  // Whom an operation that's late most likely waits for, if one stands out.
+  std::optional<int> Suspect(const Operation& operation) const;
   // A peer's failure that ends what this rank is at: not if that's a call which
   // the peer had completed.
   const Health::Notice* Heard();
@@ -311,6 +325,8 @@ class Communicator : public Drivable {
   bool MayComplete();
   // Fails as soon as the peers have answered, to name those who don't.
   void FailOnceAnswered(const absl::Status& status);
+  // The verdict, with those who haven't answered: it began with one of them.
+  absl::Status Judgement() const;
   // Fails with what a peer has said of its failure, if one has: what it left
   // behind, freed memory for one, is no cause of its own.
   void FailInCall(const absl::Status& status);
@@ -322,7 +338,10 @@ class Communicator : public Drivable {
   // Says at whom it began, where that's known.
   absl::Status Named(const absl::Status& status) const;
   // Says whose error it is and in which call.
-  absl::Status InCall(const absl::Status& status) const;
+  absl::Status InCall(const absl::Status& status) const {
+    return Named(WithCall(status));
+  }
+  absl::Status WithCall(const absl::Status& status) const;
   // Fails the communicator, unless it has failed before, and tells the peers.
   void Fail(const absl::Status& status);
   void TellPeers(const absl::Status& cause);
@@ -391,7 +410,7 @@ class Communicator : public Drivable {
   uint32_t refused_times_ = 0;
   bool sent_notices_ = false;
   size_t heard_departures_ = 0;
-  absl::Status verdict_;  // once peers have answered
+  absl::Status verdict_;  // of a deadline; its origin is a suspect
   int64_t answers_until_ns_ = 0;
   uint64_t moves_ = 0;  // rounds in which anything moved
   // Where this rank was at the last look, and since when.

@@ -3,10 +3,13 @@
 //
 // The part of Communicator that leaves in order, and that hears of peers who
 // have. It needs the token.
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ccl/base/clock.h"
@@ -22,6 +25,14 @@ namespace {
 constexpr int64_t kTakenNs = 10'000'000'000;
 constexpr useconds_t kTakenLookUs = 200;
 constexpr int64_t kSayAgainNs = 100'000'000;
+
+// By Traits::process_fds.
+bool HasEnded(const std::vector<int>& process_fds, size_t peer_index) {
+  if (peer_index >= process_fds.size()) return false;
+  pollfd entry = {
+      .fd = process_fds[peer_index], .events = POLLIN, .revents = 0};
+  return poll(&entry, 1, 0) > 0;
+}
 
 }  // namespace
 
@@ -76,13 +87,40 @@ void Communicator::HearDepartures() {
 }
 
 absl::Status Communicator::Departed(int rank) const {
+  return absl::UnavailableError(
+      absl::StrCat(NameOf(rank), " ", HowDeparted(rank),
+                   "; destroy it when all ranks are done"));
+}
+
+std::string Communicator::HowDeparted(int rank) const {
   const Health::Refusal* refusal = health_->RefusedBy(rank);
-  return absl::UnavailableError(absl::StrCat(
-      NameOf(rank), " has destroyed its communicator after ",
-      health_->LeftBy(rank)->sequence - parts_.first_sequence, " collectives",
-      refusal == nullptr ? "" : " and a refused one: ",
-      refusal == nullptr ? "" : refusal->text,
-      "; destroy it when all ranks are done"));
+  return absl::StrCat("has destroyed its communicator after ",
+                      health_->LeftBy(rank)->sequence - parts_.first_sequence,
+                      " collectives",
+                      refusal == nullptr ? "" : " and a refused one: ",
+                      refusal == nullptr ? "" : refusal->text);
+}
+
+Communicator::Fate Communicator::FateOf(int rank) {
+  Watch();
+  const JobWatch& watch = parts_.watch;
+  if (watch.vigil != nullptr) {
+    for (const Vigil::Loss& loss : watch.vigil->LossesFrom(0))
+      if (loss.rank == watch.ranks[rank])
+        return {.kind = Fate::Kind::kLost, .how = loss.reason};
+  }
+  const Route& route = parts_.transports->routes()[rank];
+  if (route.transport != nullptr &&
+      HasEnded(route.transport->traits().process_fds, route.peer_index))
+    return {.kind = Fate::Kind::kLost, .how = "its process has ended"};
+  if (!TryAcquire()) return {};  // whoever has it hears of it
+  health_->ListenForFailures();
+  HearDepartures();
+  Fate fate;
+  if (health_->LeftBy(rank) != nullptr)
+    fate = {.kind = Fate::Kind::kLeft, .how = HowDeparted(rank)};
+  Release();
+  return fate;
 }
 
 absl::Status Communicator::Gone(int rank) {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/log.h"
 #include "ccl/base/origin.h"
@@ -89,13 +90,8 @@ void Communicator::CheckClocks() {
   }
   const int64_t now_ns = NowNs();
   if (!verdict_.ok()) {
-    const std::vector<int> silent = health_->Silent();
-    if (silent.empty()) {
-      Fail(verdict_);
-    } else if (now_ns >= answers_until_ns_) {
-      Fail(absl::Status(verdict_.code(), absl::StrCat(verdict_.message(),
-                                                      DescribeSilent(silent))));
-    }
+    if (health_->Silent().empty() || now_ns >= answers_until_ns_)
+      Fail(Judgement());
     return;
   }
   if (current_ != nullptr) CheckDeadline(current_, now_ns);
@@ -219,12 +215,14 @@ void Communicator::CheckDeadline(Operation* operation, int64_t now_ns) {
   }
   const int64_t waited_ms = waited_ns / 1'000'000;
   if (waited_ms < operation->timeout_ms) return;
-  FailOnceAnswered(absl::DeadlineExceededError(absl::StrCat(
+  const absl::Status late = absl::DeadlineExceededError(absl::StrCat(
       "rank ", parts_.membership.rank, ": ", DescribeWait(*operation),
       " after ", waited_ms, " ms (its timeout is ", operation->timeout_ms,
       " ms); see whether all ranks live and make the same call, or raise "
       "TRNCCL_TIMEOUT_MS",
-      DescribeAwaited(*operation))));
+      DescribeAwaited(*operation)));
+  const std::optional<int> suspect = Suspect(*operation);
+  FailOnceAnswered(suspect.has_value() ? WithOrigin(late, *suspect) : late);
 }
 
 const Health::Notice* Communicator::Heard() {
@@ -240,13 +238,13 @@ void Communicator::Listen() {
   if (!verdict_.ok()) return;
   if (const Health::Notice* notice = Heard()) {
     const bool late = absl::IsDeadlineExceeded(notice->cause);
-    const absl::Status cause = InCall(WithOrigin(
+    const absl::Status cause = WithCall(WithOrigin(
         late ? notice->cause : absl::UnavailableError(notice->cause.message()),
         notice->origin));
     if (late && (current_ != nullptr || !transfers_.empty())) {
       FailOnceAnswered(cause);
     } else {
-      Fail(cause);
+      Fail(Named(cause));
     }
     return;
   }
@@ -270,7 +268,7 @@ const Envelope* Communicator::CallOfSequence(const Envelope& other) const {
 
 bool Communicator::MayComplete() {
   if (!verdict_.ok()) {
-    Fail(verdict_);
+    Fail(Judgement());
     return false;
   }
   if (Heard() != nullptr) [[unlikely]] {
@@ -293,11 +291,31 @@ void Communicator::FailOnceAnswered(const absl::Status& status) {
   TellPeers(status);
 }
 
+absl::Status Communicator::Judgement() const {
+  std::vector<int> silent = health_->Silent();
+  std::optional<int> origin = OriginOf(verdict_);
+  if (!silent.empty()) {
+    // Whoever has answered waits as well, unless it was suspected by what it
+    // does; of those who haven't, the suspect comes first.
+    const auto suspect = std::find(silent.begin(), silent.end(),
+                                   origin.value_or(silent.front()));
+    if (suspect != silent.end())
+      std::rotate(silent.begin(), suspect, suspect + 1);
+    origin = silent.front();
+  }
+  absl::string_view text = verdict_.message();
+  const std::string mine = absl::StrCat("rank ", parts_.membership.rank, ": ");
+  absl::ConsumePrefix(&text, mine);
+  const absl::Status judged(verdict_.code(),
+                            absl::StrCat(mine, DescribeSilent(silent), text));
+  return origin.has_value() ? Named(WithOrigin(judged, *origin)) : judged;
+}
+
 void Communicator::FailInCall(const absl::Status& status) {
   if (verdict_.ok() && Heard() != nullptr) {
     Listen();
   } else {
-    Fail(verdict_.ok() ? DeathOr(Named(status)) : verdict_);
+    Fail(verdict_.ok() ? DeathOr(Named(status)) : Judgement());
   }
 }
 
@@ -341,14 +359,14 @@ int64_t Communicator::StuckForNs(int64_t now_ns) {
   return now_ns - stuck_since_ns_;
 }
 
-absl::Status Communicator::InCall(const absl::Status& status) const {
+absl::Status Communicator::WithCall(const absl::Status& status) const {
   std::string text = absl::StrCat("rank ", parts_.membership.rank, ": ");
   if (current_ != nullptr)
     absl::StrAppend(&text, DescribeCall(envelope_), ": ");
   absl::StrAppend(&text, status.message());
   const std::optional<int> origin = OriginOf(status);
   const absl::Status in_call(status.code(), text);
-  return origin.has_value() ? Named(WithOrigin(in_call, *origin)) : in_call;
+  return origin.has_value() ? WithOrigin(in_call, *origin) : in_call;
 }
 
 absl::Status Communicator::Named(const absl::Status& status) const {

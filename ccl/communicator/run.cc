@@ -313,7 +313,7 @@ void Communicator::DistrustReceived() {
       absl::UnavailableError(notice->cause.message()), notice->origin));
   for (Operation* operation : transfers_)
     if (is_fresh(operation)) operation->transfer.status = cause;
-  Fail(verdict_.ok() ? cause : verdict_);
+  Fail(verdict_.ok() ? cause : Judgement());
 }
 
 void Communicator::ReapTransfers() {

@@ -64,7 +64,10 @@ std::optional<std::string> Communicator::WhereIs(int rank) const {
                       DescribeProgress(*log));
 }
 
-std::string Communicator::DescribePeer(int rank) const {
+std::string Communicator::DescribePeer(int rank) {
+  const Fate fate = FateOf(rank);
+  if (fate.kind != Fate::Kind::kPresent)
+    return absl::StrCat(NameOf(rank), ": ", fate.how);
   return absl::StrCat(
       NameOf(rank), ": ",
       WhereIs(rank).value_or("can't be seen from here; `trnccl status` on its "
@@ -74,16 +77,24 @@ std::string Communicator::DescribePeer(int rank) const {
 std::string Communicator::DescribeSilent(const std::vector<int>& ranks) const {
   std::string text;
   for (const int rank : ranks) {
-    if (text.size() > kWhereaboutsBytes) return absl::StrCat(text, "; ...");
-    absl::StrAppend(&text, "; no answer from ", NameOf(rank));
+    if (text.size() > kWhereaboutsBytes) return absl::StrCat(text, "...; ");
+    absl::StrAppend(&text, "no answer from ", NameOf(rank));
     // Whoever waits for it may have said where it is.
-    if (absl::StrContains(verdict_.message(), NameOf(rank) + " is ")) continue;
-    absl::StrAppend(&text, ": ",
-                    WhereIs(rank).value_or(
-                        "in no call of this communicator, or stopped; `trnccl "
-                        "status` on its host tells"));
+    if (!absl::StrContains(verdict_.message(), NameOf(rank) + " is ")) {
+      absl::StrAppend(
+          &text, ": ",
+          WhereIs(rank).value_or("in no call of this communicator, or stopped; "
+                                 "`trnccl status` on its host tells"));
+    }
+    absl::StrAppend(&text, "; ");
   }
   return text;
+}
+
+int32_t Communicator::CallsAhead(const CallLog& log) const {
+  const auto last =
+      static_cast<uint32_t>(log.last_scheduled) + parts_.first_sequence - 1;
+  return static_cast<int32_t>(last - current_->sequence);
 }
 
 std::string Communicator::DescribeAwaited(const Operation& operation) const {
@@ -92,15 +103,38 @@ std::string Communicator::DescribeAwaited(const Operation& operation) const {
     if (text.size() > kWhereaboutsBytes) return absl::StrCat(text, "; ...");
     const std::optional<CallLog> log = LogOf(rank);
     // Who waits in the same call isn't to blame.
-    if (!log.has_value() ||
-        (current_ == &operation &&
-         log->last_scheduled + parts_.first_sequence - 1 == current_->sequence))
+    if (!log.has_value() || (current_ == &operation && CallsAhead(*log) == 0))
       continue;
     absl::StrAppend(&text, "; ", NameOf(rank), " is ",
                     StateOf(static_cast<pid_t>(log->owner.pid)).state, ", ",
                     DescribeProgress(*log));
   }
   return text;
+}
+
+std::optional<int> Communicator::Suspect(const Operation& operation) const {
+  std::vector<int> candidates = WaitsFor(operation);
+  if (&operation != current_)
+    return candidates.empty() ? std::nullopt
+                              : std::optional(candidates.front());
+  std::vector<int> unsaid;  // ranks that have waited for long have said so
+  for (int rank = 0; rank < parts_.membership.ranks; ++rank) {
+    if (rank == parts_.membership.rank) continue;
+    candidates.push_back(rank);
+    const Envelope* call = health_->WaitingIn(rank);
+    if (call == nullptr || call->words[0] != envelope_.words[0])
+      unsaid.push_back(rank);
+  }
+  std::optional<int> last;
+  int32_t lasts_calls = 0;
+  for (const int rank : candidates) {
+    const std::optional<CallLog> log = LogOf(rank);
+    if (!log.has_value() || CallsAhead(*log) >= lasts_calls) continue;
+    last = rank;
+    lasts_calls = CallsAhead(*log);
+  }
+  if (last.has_value()) return last;
+  return unsaid.size() == 1 ? std::optional(unsaid.front()) : std::nullopt;
 }
 
 std::vector<int> Communicator::WaitsFor(const Operation& operation) const {

@@ -313,6 +313,7 @@ TEST(BadArguments, NullHandlesAreRefused) {
   refused(trncclCommSetTimeout(nullptr, 1));
   refused(trncclCommDumpCalls(nullptr, nullptr));
   refused(trncclCommDescribeRank(nullptr, 0, nullptr));
+  refused(trncclCommGetRankState(nullptr, 0, nullptr));
   refused(trncclMemAlloc(nullptr, 1));
   refused(trncclRequestTest(nullptr, &number));
   refused(trncclRequestWait(nullptr, 1));
@@ -331,9 +332,13 @@ TEST(BadArguments, NullHandlesAreRefused) {
     refused(trncclCommGetAsyncError(comm, nullptr));
     refused(trncclCommDumpCalls(comm, nullptr));
     refused(trncclCommDescribeRank(comm, 0, nullptr));
+    refused(trncclCommGetRankState(comm, 0, nullptr));
     for (const int rank : {-1, 2}) {
       char* text = nullptr;
       EXPECT_EQ(trncclCommDescribeRank(comm, rank, &text),
+                trncclInvalidArgument);
+      trncclRankState_t state = trncclRankPresent;
+      EXPECT_EQ(trncclCommGetRankState(comm, rank, &state),
                 trncclInvalidArgument);
     }
     refused(trncclCommSplit(comm, 0, 0, nullptr, nullptr));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/collectives/ranks.h"
 #include "tests/faults/outcome.h"
@@ -157,6 +158,50 @@ TEST(Killed, IsFoundByWhoAsksForErrors) {
   }
 }
 
+// Also when the communicator has failed: a second loss isn't its error.
+TEST(RankState, TellsWhoLeftFromWhoIsLost) {
+  Processes all(4, [](Processes& ranks, int rank) {
+    trncclComm_t comm = ranks.Init(rank, {});
+    EXPECT_TRUE(Works(comm));
+    ranks.Reach(rank, 1);
+    const auto becomes = [&](int other, trncclRankState_t wanted) {
+      trncclRankState_t state = trncclRankPresent;
+      while (state != wanted)
+        EXPECT_CALL_OK(trncclCommGetRankState(comm, other, &state));
+      char* text = nullptr;
+      EXPECT_CALL_OK(trncclCommDescribeRank(comm, other, &text));
+      const std::string told = text;
+      trncclFreeText(text);
+      return told;
+    };
+    if (rank == 0) {
+      EXPECT_CALL_OK(trncclCommDestroy(comm));
+    }
+    if (rank == 1) {
+      ranks.Await(3, 2);
+      _exit(3);
+    }
+    if (rank == 2) {
+      ranks.Await(3, 3);
+      _exit(3);
+    }
+    if (rank == 3) {
+      EXPECT_THAT(becomes(0, trncclRankLeft),
+                  testing::HasSubstr("has destroyed its communicator"));
+      trncclRankState_t state = trncclRankLost;
+      EXPECT_CALL_OK(trncclCommGetRankState(comm, 1, &state));
+      EXPECT_EQ(state, trncclRankPresent);
+      ranks.Reach(3, 2);
+      EXPECT_THAT(becomes(1, trncclRankLost), testing::HasSubstr("ended"));
+      ranks.Reach(3, 3);
+      EXPECT_THAT(becomes(2, trncclRankLost), testing::HasSubstr("ended"));
+      ranks.Report(3, {.result = trncclSuccess});
+    }
+    ranks.Await(3, 3);
+  });
+  EXPECT_EQ(all.Result(3).result, trncclSuccess) << all.Result(3).text;
+}
+
 // Who left in order isn't a death, and who is still in a call goes on.
 TEST(Killed, IsNotSaidOfWhoLeftInOrder) {
   Processes all(2, [](Processes& ranks, int rank) {
@@ -197,17 +242,18 @@ TEST(Stopped, IsNamedWhenTheDeadlineIsOver) {
   for (const int rank : {0, 2}) {
     const Outcome outcome = all.Result(rank);
     EXPECT_EQ(outcome.result, trncclTimeout);
-    EXPECT_TRUE(Says(outcome, {absl::StrCat("rank ", rank), "all_reduce #2",
-                               "timeout is 300 ms", "TRNCCL_TIMEOUT_MS",
-                               "no answer from rank 1 (host ", "stopped",
-                               "its last call: all_reduce #1 (float32"}));
+    EXPECT_TRUE(Says(
+        outcome,
+        {absl::StrCat("rank ", rank), "all_reduce #2", "timeout is 300 ms",
+         "TRNCCL_TIMEOUT_MS", "no answer from rank 1 (host ", "stopped",
+         "origin: rank 1 (host ", "its last call: all_reduce #1 (float32"}));
     EXPECT_LT(outcome.took_ms, kSoonMs);
   }
   // Woken, it makes the call that the others have given up.
   ASSERT_EQ(kill(all.pid(kVictim), SIGCONT), 0);
   const Outcome late = all.Result(kVictim);
   EXPECT_EQ(late.result, trncclTimeout);
-  EXPECT_TRUE(Says(late, {"rank 1", "all_reduce #2", "origin: rank "}));
+  EXPECT_TRUE(Says(late, {"rank 1", "all_reduce #2", "origin: rank 1 "}));
   EXPECT_LT(late.took_ms, kSoonMs);
 }
 

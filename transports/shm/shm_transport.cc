@@ -106,6 +106,7 @@ absl::Status ShmTransport::Connect(const ConnectOptions& options) {
     if (peer.process->ringer() != nullptr) rings_peers_ = true;
     if (peer.control.header().sleep_barriers == 0) fences_ = true;
     const int fd = peer.process->pidfd();
+    traits_.process_fds.push_back(fd);
     if (fd < 0) watches_all_ = false;
     if (fd >= 0 && std::find(traits_.wake_fds.begin(), traits_.wake_fds.end(),
                              fd) == traits_.wake_fds.end()) {
