@@ -185,6 +185,8 @@ void ProcessGroupNeuron::Connect() {
     if (result == trncclSuccess) break;
     const std::string error = trncclGetLastError(comm_);
     Discard();
+    if (const std::string why = members.WhyItFailed(); !why.empty())
+      C10_THROW_ERROR(DistBackendError, c10::str(Where(), ": ", why));
     // What a run that ended badly has left there, rank 0 of this one replaces.
     if (getRank() == 0 || !Changes(store_.get(), key, address)) {
       std::rethrow_exception(

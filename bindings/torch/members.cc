@@ -3,6 +3,7 @@
 #include "bindings/torch/members.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace trnccl::torch_binding {
@@ -12,6 +13,8 @@ constexpr std::chrono::milliseconds kBetweenLooks{100};
 // How long whoever is done may be gone before this rank is done, too.
 constexpr std::chrono::milliseconds kAfterDeath{300};
 constexpr std::chrono::milliseconds kAfterLeaving{3000};
+// How long the word of a loss may take to all.
+constexpr std::chrono::milliseconds kWordOfLoss{500};
 
 // The group's number of a rank of the job.
 std::optional<int> NumberIn(trncclComm_t comm,
@@ -87,18 +90,36 @@ std::string MemberWatch::WhyNot() {
   const auto now = Clock::now();
   if (!sees_ || now < next_look_) return "";
   next_look_ = now + kBetweenLooks;
+  Gone gone = Find();
+  if (gone.state == trncclRankPresent) {
+    gone_since_.reset();
+    return "";
+  }
+  if (!gone_since_.has_value()) gone_since_ = now;
+  const auto patience =
+      gone.state == trncclRankLost ? kAfterDeath : kAfterLeaving;
+  return now - *gone_since_ < patience ? "" : std::move(gone.why);
+}
+
+std::string MemberWatch::WhyItFailed() {
+  const auto until = Clock::now() + kWordOfLoss;
+  while (sees_ && Clock::now() < until) {
+    Gone gone = Find();
+    if (gone.state != trncclRankPresent) return std::move(gone.why);
+    std::this_thread::sleep_for(kBetweenLooks / 10);
+  }
+  return "";
+}
+
+MemberWatch::Gone MemberWatch::Find() const {
   for (const uint64_t member : members_) {
     const LivingGroups::Fate fate = LivingGroups::Get().FateOf(member);
     if (fate.state == trncclRankPresent) continue;
-    if (!gone_since_.has_value()) gone_since_ = now;
-    const auto patience =
-        fate.state == trncclRankLost ? kAfterDeath : kAfterLeaving;
-    if (now - *gone_since_ < patience) return "";
-    return "the group can't be made without a member that is gone: " +
-           fate.text + "; origin: rank " + std::to_string(member);
+    return {fate.state,
+            "the group can't be made without a member that is gone: " +
+                fate.text + "; origin: rank " + std::to_string(member)};
   }
-  gone_since_.reset();
-  return "";
+  return {};
 }
 
 }  // namespace trnccl::torch_binding

@@ -59,9 +59,18 @@ class MemberWatch {
   // Why the group won't come about, with "origin: rank N"; "" as long as it
   // may. It looks now and then only.
   std::string WhyNot();
+  // The same once it hasn't come about: some member may have known that before
+  // this rank does, and have given up.
+  std::string WhyItFailed();
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Gone {
+    trncclRankState_t state = trncclRankPresent;
+    std::string why;
+  };
+  // The first; present if there's none.
+  Gone Find() const;
 
   const std::vector<uint64_t> members_;
   const bool sees_;

@@ -6,8 +6,8 @@
 
 Each rank is a child of what the launcher starts, so that the launcher doesn't
 end the job with it. HOW says what ranks are at when the victim is killed:
-small, large, asynchronous, idle or mixed. Each survivor checks that its error
-names the victim and came in time.
+small, large, mixed, asynchronous, idle or grouping. Each survivor checks that
+its error names the victim and came in time.
 """
 
 import datetime
@@ -57,6 +57,13 @@ def _idle():
     dist.barrier()
 
 
+def _grouping():
+    """The victim hasn't come when it dies."""
+    if dist.get_rank() == int(sys.argv[2]):
+        time.sleep(2 * _NOTICE_S)
+    dist.new_group()
+
+
 def _mixed():
     size, rank = dist.get_world_size(), dist.get_rank()
     part, whole = torch.ones(1000), torch.ones(1000 * size)
@@ -74,7 +81,7 @@ def _mixed():
 
 
 _HOWS = {"small": _small, "large": _large, "asynchronous": _asynchronous,
-         "idle": _idle, "mixed": _mixed}
+         "idle": _idle, "grouping": _grouping, "mixed": _mixed}
 
 
 def _rank_main(how, victim, notes):

@@ -26,7 +26,7 @@ class Deaths(over_nodes.Case):
     def test_a_rank_that_is_killed_is_named_to_all(self):
         for nodes, ranks_per_node, hows in (
                 (2, 1, ("small", "large")),
-                (2, 2, ("asynchronous", "mixed")),
+                (2, 2, ("asynchronous", "mixed", "grouping")),
                 (3, 1, ("idle", "small"))):
             for how in hows:
                 victim = nodes * ranks_per_node - 1
