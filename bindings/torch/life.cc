@@ -27,11 +27,11 @@ constexpr std::chrono::seconds kNewerAddress{3};
 constexpr std::chrono::milliseconds kLeastConnect{5000};
 // c10d's SHRINK_ABORT: calls under way needn't be waited for.
 constexpr int kShrinkAbort = 1;
-// How long a wait for the store lasts before members are looked after.
-constexpr std::chrono::milliseconds kStoreWait{250};
-// Between looks whether a group is made by now.
+// Between looks whether a group is made by now, or rank 0's part of it is.
 constexpr std::chrono::microseconds kLeastPause{100};
-constexpr std::chrono::microseconds kMostPause{10'000};
+constexpr std::chrono::microseconds kMostPause{50'000};
+// Of errors that began at a rank which this one has met.
+constexpr char kOrigin[] = "origin: rank ";
 constexpr char kPatience[] = "TRNCCL_BOOTSTRAP_TIMEOUT_MS";
 
 std::vector<uint8_t> BytesOf(const trncclUniqueId& id) {
@@ -96,32 +96,39 @@ std::vector<uint8_t> ProcessGroupNeuron::Address(const std::string& key,
     store_->set(key, BytesOf(id));
     return BytesOf(id);
   }
-  const auto until = std::chrono::steady_clock::now() +
-                     std::max(options_->timeout, kLeastConnect);
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        until - std::chrono::steady_clock::now());
-    const auto patience = members.sees() ? std::min(left, kStoreWait) : left;
-    const auto waits_until = std::chrono::steady_clock::now() + patience;
-    try {
-      store_->wait({key}, std::max(patience, std::chrono::milliseconds(1)));
-      return store_->get(key);
-    } catch (const std::exception& error) {
-      const auto now = std::chrono::steady_clock::now();
-      // Before its time is over, it's the store that failed.
-      if (now >= until || now < waits_until) {
-        C10_THROW_ERROR(
-            DistBackendError,
-            c10::str(Where(),
-                     ": rank 0 of the group hasn't made its part of it "
-                     "within ",
-                     options_->timeout.count(),
-                     " ms (see whether it "
-                     "runs and makes the same groups in the same order): ",
-                     error.what()));
-      }
+  const auto patience = std::max(options_->timeout, kLeastConnect);
+  try {
+    // A wait that's cut into pieces would warn of each that ends in vain.
+    if (members.sees()) {
+      AwaitKey(key, patience, members);
+    } else {
+      store_->wait({key}, patience);
     }
+    return store_->get(key);
+  } catch (const c10::DistBackendError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    C10_THROW_ERROR(
+        DistBackendError,
+        c10::str(Where(),
+                 ": rank 0 of the group hasn't made its part of it within ",
+                 options_->timeout.count(),
+                 " ms (see whether it runs and makes the same groups in the "
+                 "same order): ",
+                 error.what_without_backtrace()));
+  }
+}
+
+void ProcessGroupNeuron::AwaitKey(const std::string& key,
+                                  std::chrono::milliseconds patience,
+                                  MemberWatch& members) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  for (auto pause = kLeastPause; !store_->check({key});
+       pause = std::min(2 * pause, kMostPause)) {
     ExpectAll(members);
+    if (std::chrono::steady_clock::now() > until)
+      C10_THROW_ERROR(DistStoreError, c10::str(key, " isn't there"));
+    std::this_thread::sleep_for(pause);
   }
 }
 
@@ -188,9 +195,14 @@ void ProcessGroupNeuron::Connect() {
     if (const std::string why = members.WhyItFailed(); !why.empty())
       C10_THROW_ERROR(DistBackendError, c10::str(Where(), ": ", why));
     // What a run that ended badly has left there, rank 0 of this one replaces.
-    if (getRank() == 0 || !Changes(store_.get(), key, address)) {
+    const bool may_be_old = getRank() != 0 && result == trncclRemoteError &&
+                            error.find(kOrigin) == std::string::npos;
+    if (!may_be_old || !Changes(store_.get(), key, address)) {
+      const char* const hint =
+          may_be_old ? "rank 0 of the group has ended, or can't be reached: "
+                     : "";
       std::rethrow_exception(
-          ExceptionOf(result, c10::str(Where(), ": ", error)));
+          ExceptionOf(result, c10::str(Where(), ": ", hint, error)));
     }
   }
   LivingGroups::Get().Add(comm_, {ranks.begin(), ranks.end()});

@@ -115,9 +115,13 @@ MemberWatch::Gone MemberWatch::Find() const {
   for (const uint64_t member : members_) {
     const LivingGroups::Fate fate = LivingGroups::Get().FateOf(member);
     if (fate.state == trncclRankPresent) continue;
+    // Of "rank 3 (host a, pid 7): died", the number is that group's.
+    const size_t begin = std::min(fate.text.find(" ("), fate.text.size());
+    const size_t end = std::min(fate.text.find(':', begin), fate.text.size());
     return {fate.state,
             "the group can't be made without a member that is gone: " +
-                fate.text + "; origin: rank " + std::to_string(member)};
+                fate.text + "; origin: rank " + std::to_string(member) +
+                fate.text.substr(begin, end - begin)};
   }
   return {};
 }

@@ -279,6 +279,9 @@ class ProcessGroupNeuron final : public c10d::Backend {
   void Connect();
   std::vector<uint8_t> Address(const std::string& key, MemberWatch& members);
   trncclResult_t Join(const trncclUniqueId& id, MemberWatch& members);
+  // Until it's in the store.
+  void AwaitKey(const std::string& key, std::chrono::milliseconds patience,
+                MemberWatch& members);
   // Throws if one won't come.
   void ExpectAll(MemberWatch& members) const;
   // Frees the communicator, if there's one.

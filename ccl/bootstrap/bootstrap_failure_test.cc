@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "ccl/base/status_macros.h"
 #include "ccl/bootstrap/acceptor.h"
 #include "ccl/bootstrap/bootstrap.h"
 #include "ccl/bootstrap/hello.h"
@@ -262,8 +263,8 @@ std::vector<std::string> ErrorsWithoutTheSecond(LastWord last_word) {
                     .host = "second",
                     .agreement = options.agreement,
                     .addresses = nowhere.addresses});
-      const auto reply = ReceiveFrame(*root, 1 << 10, options.patience);
-      if (last_word == LastWord::kLinked) say(LinkHello{1, rank});
+      const auto reply = ReceiveFrame(*root, 2 << 10, options.patience);
+      if (last_word == LastWord::kLinked) say(LinkHello{1, rank, "second"});
       has_ended = true;
       return reply.status();
     }
@@ -287,6 +288,46 @@ TEST(Bootstrap, RankThatEndsBeforeItReachesItsParentIsNamedAtOnce) {
   // Its child may find out by itself.
   for (const size_t rank : {2u, 3u})
     EXPECT_THAT(errors[rank], HasSubstr("rank 1"));
+}
+
+// It had its place, and the last rank never comes: those who wait for that one
+// needn't.
+TEST(Bootstrap, RankThatEndsWhileOthersAreAwaitedIsNamedAtOnce) {
+  const UniqueId id = NewId();
+  std::atomic<int> told = 0;
+  const auto errors = Errors(4, [&](int rank) -> absl::Status {
+    BootstrapOptions options = Options();
+    options.grace_ms = 3'600'000;
+    if (rank == 3) {
+      while (told.load() < 2) std::this_thread::yield();
+      return absl::OkStatus();
+    }
+    if (rank == 1) {
+      auto root = Visit(id.addresses, id.secret, options.patience);
+      const std::string own = SerializeHello(LinkHello{1, rank, "second"});
+      RETURN_IF_ERROR(
+          SendFrame(*root,
+                    SerializeHello(JoinHello{.member = {rank, 4},
+                                             .remaining_ms = 60'000,
+                                             .host = "second",
+                                             .agreement = options.agreement,
+                                             .addresses = id.addresses}),
+                    options.patience));
+      const auto reply = ReceiveFrame(*root, 2 << 10, options.patience);
+      RETURN_IF_ERROR(reply.status());
+      auto parent = Visit(id.addresses, id.secret, options.patience);
+      RETURN_IF_ERROR(SendFrame(*parent, own, options.patience));
+      return SendFrame(*root, own, options.patience);
+    }
+    const absl::Status status =
+        Bootstrap::Connect(id, {rank, 4}, options).status();
+    ++told;
+    return status;
+  });
+  EXPECT_EQ(errors[1], "OK");
+  for (const size_t rank : {0u, 2u})
+    EXPECT_THAT(errors[rank], AllOf(HasSubstr("lost rank 1 (host second)"),
+                                    HasSubstr("origin: rank 1 (host second)")));
 }
 
 TEST(Bootstrap, RankThatNeverCallsIsNamedOnEveryOtherRank) {

@@ -33,6 +33,7 @@ struct HelloWriter {
     writer->U8(kLink);
     WriteInt(link.index, writer);
     WriteInt(link.rank, writer);
+    writer->Text(std::string_view(link.host).substr(0, kMaxHostChars));
   }
   void operator()(const ReportHello& report) const {
     writer->U8(kReport);
@@ -73,6 +74,7 @@ std::optional<Hello> ParseHello(std::string_view bytes) {
       LinkHello link;
       link.index = ReadInt(&reader);
       link.rank = ReadInt(&reader);
+      link.host = reader.Text(kMaxHostChars);
       hello = link;
       break;
     }
@@ -92,6 +94,7 @@ std::string SerializeReply(const JoinReply& reply) {
   WireWriter writer;
   WriteInt(reply.index, &writer);
   WriteInt(reply.parent_rank, &writer);
+  writer.Text(std::string_view(reply.parent_host).substr(0, kMaxHostChars));
   WriteAddresses(reply.parent_addresses, &writer);
   return writer.bytes();
 }
@@ -101,6 +104,7 @@ std::optional<JoinReply> ParseReply(std::string_view bytes) {
   JoinReply reply;
   reply.index = ReadInt(&reader);
   reply.parent_rank = ReadInt(&reader);
+  reply.parent_host = reader.Text(kMaxHostChars);
   auto addresses = ReadAddresses(&reader);
   if (!addresses || !reader.Finished() || reply.index < 1) return std::nullopt;
   reply.parent_addresses = *std::move(addresses);

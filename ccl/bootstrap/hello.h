@@ -36,6 +36,7 @@ struct JoinHello {
 struct LinkHello {
   int index = 0;  // of the child in the order of arrival
   int rank = 0;
+  std::string host;
 };
 
 struct ReportHello {
@@ -53,6 +54,7 @@ std::optional<Hello> ParseHello(std::string_view bytes);
 struct JoinReply {
   int index = 0;
   int parent_rank = 0;
+  std::string parent_host;
   std::vector<SocketAddress> parent_addresses;
 };
 

@@ -23,8 +23,8 @@ TEST(Hello, EveryKindReadsBack) {
   EXPECT_EQ(join.host, "nodea");
   EXPECT_EQ(join.agreement, "version=1\n");
   EXPECT_EQ(join.addresses, Join().addresses);
-  const auto link =
-      std::get<LinkHello>(*ParseHello(SerializeHello(LinkHello{5, 2})));
+  const auto link = std::get<LinkHello>(
+      *ParseHello(SerializeHello(LinkHello{5, 2, "b, pid 8"})));
   EXPECT_EQ(link.index, 5);
   EXPECT_EQ(link.rank, 2);
   const auto report = std::get<ReportHello>(
@@ -34,8 +34,8 @@ TEST(Hello, EveryKindReadsBack) {
 }
 
 TEST(Hello, EveryTruncationAndExtensionIsRefused) {
-  for (const Hello& hello :
-       {Hello(Join()), Hello(LinkHello{5, 2}), Hello(ReportHello{2, "x"})}) {
+  for (const Hello& hello : {Hello(Join()), Hello(LinkHello{5, 2, "b, pid 8"}),
+                             Hello(ReportHello{2, "x"})}) {
     const std::string good = SerializeHello(hello);
     for (size_t bytes = 0; bytes < good.size(); ++bytes) {
       EXPECT_FALSE(ParseHello(good.substr(0, bytes)).has_value()) << bytes;
@@ -46,8 +46,10 @@ TEST(Hello, EveryTruncationAndExtensionIsRefused) {
 }
 
 TEST(Hello, ReplyReadsBackAndDamageIsRefused) {
-  const JoinReply reply{
-      .index = 4, .parent_rank = 9, .parent_addresses = Join().addresses};
+  const JoinReply reply{.index = 4,
+                        .parent_rank = 9,
+                        .parent_host = "a, pid 7",
+                        .parent_addresses = Join().addresses};
   const std::string good = SerializeReply(reply);
   EXPECT_EQ(ParseReply(good)->index, 4);
   EXPECT_EQ(ParseReply(good)->parent_rank, 9);

@@ -19,7 +19,7 @@
 namespace trnccl {
 namespace {
 
-constexpr size_t kMaxReplyBytes = 1 << 10;
+constexpr size_t kMaxReplyBytes = 2 << 10;
 
 // Ranks whose link the root watches for at once. Of more, the first are left to
 // the deadline.
@@ -27,6 +27,9 @@ constexpr size_t kMostJoiners = 256;
 
 // After a deadline, what is left for telling the ranks that did come.
 constexpr int kLastWordMs = 500;
+
+// After the loss of a rank, how long those that haven't come are waited for.
+constexpr int kLossMs = 500;
 
 // The root judges before the first rank's own deadline, so that the verdict
 // reaches all in time.
@@ -187,7 +190,7 @@ absl::Status Rendezvous::EnterAsMember() {
   }
   const absl::Status linked = LinkToParent(*reply);
   if (linked.ok()) {
-    Report(root, LinkHello{reply->index, me_.rank});
+    Report(root, LinkHello{reply->index, me_.rank, options_.host});
   } else {
     Report(root, ReportHello{me_.rank, std::string(linked.message())});
   }
@@ -197,14 +200,16 @@ absl::Status Rendezvous::EnterAsMember() {
 absl::Status Rendezvous::LinkToParent(const JoinReply& reply) {
   tree_.index = reply.index;
   tree_.parent.rank = reply.parent_rank;
+  tree_.parent.host = reply.parent_host;
   const auto link = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const auto addresses,
                      WithScopes(reply.parent_addresses, options_.interfaces));
     ASSIGN_OR_RETURN(tree_.parent.socket,
                      Visit(addresses, id_.secret, options_.patience));
-    return SendFrame(tree_.parent.socket,
-                     SerializeHello(LinkHello{reply.index, me_.rank}),
-                     options_.patience);
+    return SendFrame(
+        tree_.parent.socket,
+        SerializeHello(LinkHello{reply.index, me_.rank, options_.host}),
+        options_.patience);
   };
   const absl::Status linked = link();
   if (linked.ok()) return linked;
@@ -270,6 +275,7 @@ void Rendezvous::HandleJoin(JoinHello hello, Socket socket) {
   SendFrame(socket,
             SerializeReply({.index = index,
                             .parent_rank = parent.member.rank,
+                            .parent_host = parent.host,
                             .parent_addresses = parent.addresses}),
             {Deadline::After(0)})
       .IgnoreError();
@@ -288,13 +294,12 @@ void Rendezvous::HandleJoiner(size_t joiner) {
   const std::optional<Hello> hello =
       bytes.ok() ? ParseHello(*bytes) : std::nullopt;
   if (!hello) {
-    const std::string name =
-        absl::StrCat("rank ", done.rank, " (host ", done.host, ")");
+    const std::string name = RankText(done.rank, done.host);
     TakeNote(absl::UnavailableError(absl::StrCat(
         name, " died: it ended its connection before it had reached rank ",
         done.parent_rank, "; origin: ", name)));
   } else if (const auto* report = std::get_if<ReportHello>(&*hello)) {
-    TakeNote(absl::UnavailableError(report->text));
+    TakeNote(absl::FailedPreconditionError(report->text));
   }
 }
 
@@ -302,7 +307,7 @@ void Rendezvous::HandleLink(const LinkHello& hello, Socket socket) {
   const int64_t place = int64_t{hello.index} - (2 * int64_t{tree_.index} + 1);
   if (place < 0 || place > 1 || linked_[static_cast<size_t>(place)]) return;
   linked_[static_cast<size_t>(place)] = true;
-  tree_.children.push_back({hello.rank, std::move(socket)});
+  tree_.children.push_back({hello.rank, hello.host, std::move(socket)});
 }
 
 void Rendezvous::HandleFrameOf(int child) {
@@ -384,6 +389,8 @@ void Rendezvous::TakeNote(absl::Status trouble) {
   if (absl::IsDeadlineExceeded(trouble_)) {
     linger_ms = std::min(linger_ms, kLastWordMs);
   }
+  // Those who have come are to know at once.
+  if (is_root() && absl::IsUnavailable(trouble_)) linger_ms = kLossMs;
   if (absl::IsAborted(trouble_)) linger_ms = 0;
   linger_ = Deadline::After(linger_ms);
   if (tree_.parent.socket.is_open()) {

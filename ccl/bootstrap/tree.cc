@@ -20,13 +20,18 @@ absl::Status Annotate(const absl::Status& status, const TreeLink& link) {
   if (absl::IsAborted(status) || absl::IsDeadlineExceeded(status)) {
     return status;
   }
+  const std::string name = RankText(link.rank, link.host);
   return absl::UnavailableError(
-      absl::StrCat("lost rank ", link.rank, ": ", status.message()));
+      absl::StrCat("lost ", name, ": ", status.message(), "; origin: ", name));
 }
 
 bool IsReadable(const pollfd& fd) { return fd.revents != 0; }
 
 }  // namespace
+
+std::string RankText(int rank, std::string_view host) {
+  return absl::StrCat("rank ", rank, " (host ", std::string(host), ")");
+}
 
 TreeFrame ErrorFrame(const absl::Status& status) {
   WireWriter writer;

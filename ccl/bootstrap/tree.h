@@ -27,8 +27,12 @@ inline constexpr size_t kMaxFrameBytes = size_t{256} << 20;
 
 struct TreeLink {
   int rank = -1;
+  std::string host;  // "a, pid 77"
   Socket socket;
 };
+
+// "rank 3 (host a, pid 77)".
+std::string RankText(int rank, std::string_view host);
 
 struct TreeFrame {
   enum class Kind : uint8_t {

@@ -40,8 +40,8 @@ class VigilTest : public ::testing::Test {
 
   void Link(int parent, int child) {
     std::array<Socket, 2> ends = Connected();
-    trees_[parent].children.push_back({child, std::move(ends[0])});
-    trees_[child].parent = {parent, std::move(ends[1])};
+    trees_[parent].children.push_back({child, "", std::move(ends[0])});
+    trees_[child].parent = {parent, "", std::move(ends[1])};
   }
 
   void StartAllBut(int absent) {

@@ -55,13 +55,13 @@ absl::Status Attend(const UniqueId& id, const Play& play) {
                        .remaining_ms = kPatienceMs,
                        .addresses = own};
   RETURN_IF_ERROR(SendFrame(root, SerializeHello(join), Short()));
-  RETURN_IF_ERROR(ReceiveFrame(root, 1 << 10, Short()).status());
+  RETURN_IF_ERROR(ReceiveFrame(root, 2 << 10, Short()).status());
   ASSIGN_OR_RETURN(Socket parent, Visit(id.addresses, id.secret, Short()));
-  const TreeLink link{0, std::move(parent)};
+  const TreeLink link{0, "b", std::move(parent)};
   if (play.breach == Breach::kLink)
     return SendAnything(link.socket, *play.input);
   RETURN_IF_ERROR(
-      SendFrame(link.socket, SerializeHello(LinkHello{1, 1}), Short()));
+      SendFrame(link.socket, SerializeHello(LinkHello{1, 1, "a"}), Short()));
   if (play.breach == Breach::kExchange) {
     RETURN_IF_ERROR(SendFrameTo(link, {}, Short()));
     RETURN_IF_ERROR(ReceiveFrameFrom(link, Short()).status());
@@ -94,7 +94,7 @@ absl::Status Serve(const UniqueId& id, std::vector<Socket> listeners,
           {.index = 1, .parent_rank = 0, .parent_addresses = id.addresses}),
       Short()));
   ASSIGN_OR_RETURN(Guest linked, Await(acceptor));
-  const TreeLink child{1, std::move(linked.socket)};
+  const TreeLink child{1, "a", std::move(linked.socket)};
   if (play.breach == Breach::kExchange) {
     WireWriter verdict;
     verdict.U32(kRanks);
