@@ -112,18 +112,20 @@ std::string MemberWatch::WhyItFailed() {
 }
 
 MemberWatch::Gone MemberWatch::Find() const {
+  Gone gone;
+  // Others may have left since, because one was lost.
   for (const uint64_t member : members_) {
     const LivingGroups::Fate fate = LivingGroups::Get().FateOf(member);
-    if (fate.state == trncclRankPresent) continue;
+    if (fate.state <= gone.state) continue;
     // Of "rank 3 (host a, pid 7): died", the number is that group's.
     const size_t begin = std::min(fate.text.find(" ("), fate.text.size());
     const size_t end = std::min(fate.text.find(':', begin), fate.text.size());
-    return {fate.state,
+    gone = {fate.state,
             "the group can't be made without a member that is gone: " +
                 fate.text + "; origin: rank " + std::to_string(member) +
                 fate.text.substr(begin, end - begin)};
   }
-  return {};
+  return gone;
 }
 
 }  // namespace trnccl::torch_binding

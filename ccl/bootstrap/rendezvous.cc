@@ -361,6 +361,8 @@ void Rendezvous::Judge() {
     if (!lost.ok()) TakeNote(lost);
   }
   if (!trouble_.ok()) {
+    if (absl::IsAborted(options_.patience.Check()))
+      linger_ = Deadline::After(0);
     const bool all_hear = is_root() && roster_->complete();
     if (!all_hear && !linger_.expired()) return;
     verdict_ = Verdict{trouble_, arrived()};

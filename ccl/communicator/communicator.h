@@ -305,6 +305,10 @@ class Communicator : public Drivable {
   std::optional<CallLog> LogOf(int rank) const;
   // Its process's state, and its last call.
   std::optional<std::string> WhereIs(int rank) const;
+  // What a rank that the current collective waits for has called in its place,
+  // where that can be seen and differs: it may have returned already, and be
+  // in no call of this communicator.
+  std::optional<RankCall> OtherCall() const;
   // Where ranks are that don't answer, and those that are waited for.
   std::string DescribeSilent(const std::vector<int>& ranks) const;
   std::string DescribeAwaited(const Operation& operation) const;
@@ -402,7 +406,9 @@ class Communicator : public Drivable {
   // The token holder's.
   bool armed_ = false;  // peers ring
   uint32_t quiet_rounds_ = 0;
-  bool said_waiting_ = false;  // of the current collective
+  // After what wait in the current collective its peers were last looked after;
+  // 0: not yet.
+  int64_t looked_after_ns_ = 0;
   // Of a call that's over, where that one turns out to have failed.
   std::optional<uint32_t> failed_sequence_;
   // Of this rank's last, and whether it may still be waited for in vain.

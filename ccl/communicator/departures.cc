@@ -109,16 +109,20 @@ Communicator::Fate Communicator::FateOf(int rank) {
       if (loss.rank == watch.ranks[rank])
         return {.kind = Fate::Kind::kLost, .how = loss.reason};
   }
+  // Asked before what it said is: it may have left as its last deed.
   const Route& route = parts_.transports->routes()[rank];
-  if (route.transport != nullptr &&
-      HasEnded(route.transport->traits().process_fds, route.peer_index))
-    return {.kind = Fate::Kind::kLost, .how = "its process has ended"};
+  const bool has_ended =
+      route.transport != nullptr &&
+      HasEnded(route.transport->traits().process_fds, route.peer_index);
   if (!TryAcquire()) return {};  // whoever has it hears of it
   health_->ListenForFailures();
   HearDepartures();
   Fate fate;
-  if (health_->LeftBy(rank) != nullptr)
+  if (health_->LeftBy(rank) != nullptr) {
     fate = {.kind = Fate::Kind::kLeft, .how = HowDeparted(rank)};
+  } else if (has_ended) {
+    fate = {.kind = Fate::Kind::kLost, .how = "its process has ended"};
+  }
   Release();
   return fate;
 }

@@ -206,7 +206,7 @@ bool Communicator::StartNext() {
 absl::Status Communicator::StartCollective() {
   const CollectiveCall& call = current_->call;
   current_->sequence = next_sequence_++;
-  said_waiting_ = false;
+  looked_after_ns_ = 0;
   envelope_ = FingerprintOf(
       call, {.cookie = parts_.cookie, .sequence = current_->sequence});
   past_calls_[current_->sequence % kPastCalls] = envelope_;

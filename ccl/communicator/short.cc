@@ -76,7 +76,7 @@ absl::Status Communicator::FinishShort(const ShortCall& call,
   operation.record = started.record;
   current_ = &operation;
   runner_ = Runner::kShort;
-  said_waiting_ = false;
+  looked_after_ns_ = 0;
   envelope_ = call.envelope;
   envelope_.words[0] |= started.sequence;
   Drive({.operation = &operation});

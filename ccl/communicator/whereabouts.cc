@@ -10,7 +10,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "algorithms/spec.h"
 #include "ccl/communicator/communicator.h"
+#include "ccl/executor/call.h"
 #include "ccl/recorder/process_logs.h"
 
 namespace trnccl {
@@ -95,6 +97,32 @@ int32_t Communicator::CallsAhead(const CallLog& log) const {
   const auto last =
       static_cast<uint32_t>(log.last_scheduled) + parts_.first_sequence - 1;
   return static_cast<int32_t>(last - current_->sequence);
+}
+
+std::optional<RankCall> Communicator::OtherCall() const {
+  const Spec& mine = SpecOf(current_->call.collective);
+  const Envelope& fingerprint = envelope_;
+  for (const int rank : WaitsFor(*current_)) {
+    const std::optional<CallLog> log = LogOf(rank);
+    if (!log.has_value()) continue;
+    for (const LoggedCall& call : log->calls) {
+      if (IsMessage(call.kind) ||
+          call.sequence + parts_.first_sequence - 1 != current_->sequence)
+        continue;
+      const auto collective = static_cast<Collective>(call.kind);
+      const Spec& spec = SpecOf(collective);
+      const CallShape shape = {.collective = collective,
+                               .type = call.type,
+                               .op = spec.reduces ? call.op : ReduceOp::kSum,
+                               .root = spec.rooted ? call.peer : 0};
+      // Of uneven ones, what's compared isn't in the log.
+      const uint64_t count =
+          spec.uneven && mine.uneven ? fingerprint.words[2] : call.count;
+      const Envelope other = {{fingerprint.words[0], shape.Word(), count}};
+      if (other != fingerprint) return RankCall{rank, other};
+    }
+  }
+  return std::nullopt;
 }
 
 std::string Communicator::DescribeAwaited(const Operation& operation) const {

@@ -3,8 +3,11 @@
 //
 // One rank makes another call than the rest. Every rank hears of it soon, by an
 // error that names both ranks and both calls, and nothing is overrun.
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -340,6 +343,40 @@ TEST(RanksThatDisagree, AreToldAfterTheyReturned) {
     EXPECT_TRUE(Says(outcome, {"root 1", "root 2", "gather #2"}));
     EXPECT_LT(outcome.took_ms, kSoonMs);
   });
+}
+
+// Those who needed nothing from others are in no call, and don't ask: who waits
+// for one of them sees what it has called.
+TEST(RanksThatDisagree, AreFoundThoughTheOthersHaveReturned) {
+  using RootedCall = trncclResult_t (*)(void*, int, trncclComm_t);
+  const std::vector<RootedCall> calls = {
+      [](void* data, int root, trncclComm_t comm) {
+        return trncclBroadcast(data, data, 4, trncclFloat32, root, comm,
+                               nullptr);
+      },
+      [](void* data, int root, trncclComm_t comm) {
+        return trncclReduce(data, data, 4, trncclFloat32, trncclSum, root, comm,
+                            nullptr);
+      }};
+  for (const RootedCall& call : calls) {
+    std::atomic<int> ended = 0;
+    std::atomic<int> found = 0;
+    RunRanks({.ranks = 4}, [&](trncclComm_t comm, int rank) {
+      EXPECT_TRUE(Works(comm));
+      std::array<float, 4> data = {};
+      const Outcome outcome =
+          OutcomeOf([&] { return call(data.data(), rank == 2 ? 1 : 0, comm); });
+      if (outcome.result != trncclSuccess) {
+        ++found;
+        EXPECT_EQ(outcome.result, trncclRemoteError);
+        EXPECT_TRUE(Says(outcome, {"#2 (float32", "root 1", "root 0"}));
+        EXPECT_LT(outcome.took_ms, kSoonMs);
+      }
+      ++ended;
+      while (ended.load() < 4) sched_yield();
+    });
+    EXPECT_GE(found.load(), 1);
+  }
 }
 
 // A communicator made by a split fails by itself: its parent goes on.
