@@ -266,7 +266,7 @@ TRNCCL_EXPORT trncclResult_t trncclCommDescribeRank(trncclComm_t comm, int rank,
  * has failed. Any thread. */
 typedef enum {
   trncclRankPresent = 0,
-  trncclRankLeft = 1, /* it has destroyed this communicator */
+  trncclRankLeft = 1, /* it has destroyed it, or ended after it had failed */
   trncclRankLost = 2, /* its process has ended, or its node is cut off */
 } trncclRankState_t;
 TRNCCL_EXPORT trncclResult_t trncclCommGetRankState(trncclComm_t comm, int rank,

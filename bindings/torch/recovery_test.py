@@ -93,6 +93,19 @@ def misses_a_member(rank, size, victim):
     check_sum(dist.new_group(), left, "a group after shrinking")
 
 
+def misses_a_member_late(rank, size):
+    """Who comes when the others have given up, and ended, blames the lost."""
+    del size
+    dist.barrier()
+    if rank == 1:
+        time.sleep(1)
+        die()
+    if rank == 2:
+        time.sleep(4)
+    testing.check_refused(dist.DistBackendError, dist.new_group,
+                          "a member that is gone", "origin: rank 1")
+
+
 def misses_one_that_left(rank, size):
     """Who has destroyed all its groups makes no more."""
     del size
@@ -476,6 +489,7 @@ class Losses(testing.RanksTest):
         for victim in (0, 2):
             with self.subTest(victim=victim):
                 self.run_body(misses_a_member, 3, {victim: _KILLED}, (victim,))
+        self.run_body(misses_a_member_late, 3, {1: _KILLED})
         self.run_body(misses_one_that_left, 3, {})
 
     def test_one_is_lost_after_another(self):

@@ -121,7 +121,13 @@ Communicator::Fate Communicator::FateOf(int rank) {
   if (health_->LeftBy(rank) != nullptr) {
     fate = {.kind = Fate::Kind::kLeft, .how = HowDeparted(rank)};
   } else if (has_ended) {
-    fate = {.kind = Fate::Kind::kLost, .how = "its process has ended"};
+    const std::vector<int> silent = health_->Silent();
+    const bool knew_why =
+        std::find(silent.begin(), silent.end(), rank) == silent.end();
+    fate = {.kind = knew_why ? Fate::Kind::kLeft : Fate::Kind::kLost,
+            .how = knew_why ? "its process has ended, after its communicator "
+                              "had failed"
+                            : "its process has ended"};
   }
   Release();
   return fate;
