@@ -163,6 +163,9 @@ trncclResult_t ProcessGroupNeuron::Join(const trncclUniqueId& id,
        pause = std::min(2 * pause, kMostPause)) {
     std::this_thread::sleep_for(pause);
     Check(trncclCommGetAsyncError(comm_, &result));
+    // Others may use it already: what has failed since is the next call's.
+    int ranks = 0;
+    if (trncclCommCount(comm_, &ranks) == trncclSuccess) return trncclSuccess;
     if (result != trncclInProgress) break;
     try {
       ExpectAll(members);

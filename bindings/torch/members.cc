@@ -90,42 +90,48 @@ std::string MemberWatch::WhyNot() {
   const auto now = Clock::now();
   if (!sees_ || now < next_look_) return "";
   next_look_ = now + kBetweenLooks;
-  Gone gone = Find();
-  if (gone.state == trncclRankPresent) {
-    gone_since_.reset();
-    return "";
-  }
-  if (!gone_since_.has_value()) gone_since_ = now;
+  const std::optional<Gone> gone = Find();
+  if (!gone.has_value()) return "";
   const auto patience =
-      gone.state == trncclRankLost ? kAfterDeath : kAfterLeaving;
-  return now - *gone_since_ < patience ? "" : std::move(gone.why);
+      gone->fate.state == trncclRankLost ? kAfterDeath : kAfterLeaving;
+  return now - gone->since < patience ? "" : Text(*gone);
 }
 
 std::string MemberWatch::WhyItFailed() {
   const auto until = Clock::now() + kWordOfLoss;
   while (sees_ && Clock::now() < until) {
-    Gone gone = Find();
-    if (gone.state != trncclRankPresent) return std::move(gone.why);
+    if (const std::optional<Gone> gone = Find()) return Text(*gone);
     std::this_thread::sleep_for(kBetweenLooks / 10);
   }
   return "";
 }
 
-MemberWatch::Gone MemberWatch::Find() const {
-  Gone gone;
-  // Others may have left since, because one was lost.
+std::optional<MemberWatch::Gone> MemberWatch::Find() {
+  const auto now = Clock::now();
+  std::optional<Gone> first;
   for (const uint64_t member : members_) {
-    const LivingGroups::Fate fate = LivingGroups::Get().FateOf(member);
-    if (fate.state <= gone.state) continue;
-    // Of "rank 3 (host a, pid 7): died", the number is that group's.
-    const size_t begin = std::min(fate.text.find(" ("), fate.text.size());
-    const size_t end = std::min(fate.text.find(':', begin), fate.text.size());
-    gone = {fate.state,
-            "the group can't be made without a member that is gone: " +
-                fate.text + "; origin: rank " + std::to_string(member) +
-                fate.text.substr(begin, end - begin)};
+    LivingGroups::Fate fate = LivingGroups::Get().FateOf(member);
+    if (fate.state == trncclRankPresent) {
+      gone_since_.erase(member);
+      continue;
+    }
+    const auto since = gone_since_.emplace(member, now).first->second;
+    // Others may have left since, because this one was gone.
+    if (!first.has_value() || fate.state > first->fate.state ||
+        (fate.state == first->fate.state && since < first->since))
+      first = Gone{member, std::move(fate), since};
   }
-  return gone;
+  return first;
+}
+
+std::string MemberWatch::Text(const Gone& gone) {
+  const std::string& told = gone.fate.text;
+  // Of "rank 3 (host a, pid 7): died", the number is that group's.
+  const size_t begin = std::min(told.find(" ("), told.size());
+  const size_t end = std::min(told.find(':', begin), told.size());
+  return "the group can't be made without a member that is gone: " + told +
+         "; origin: rank " + std::to_string(gone.member) +
+         told.substr(begin, end - begin);
 }
 
 }  // namespace trnccl::torch_binding

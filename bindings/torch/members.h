@@ -66,18 +66,20 @@ class MemberWatch {
  private:
   using Clock = std::chrono::steady_clock;
   struct Gone {
-    trncclRankState_t state = trncclRankPresent;
-    std::string why;
+    uint64_t member = 0;
+    LivingGroups::Fate fate;
+    Clock::time_point since;
   };
-  // The first; present if there's none.
-  Gone Find() const;
+  // One that's lost, or else one that has left; of several the first.
+  std::optional<Gone> Find();
+  static std::string Text(const Gone& gone);
 
   const std::vector<uint64_t> members_;
   const bool sees_;
   Clock::time_point next_look_;
-  // Since when somebody is gone: members that are done may go before this rank
+  // Since when members are gone: those that are done may go before this rank
   // is, which then isn't hindered.
-  std::optional<Clock::time_point> gone_since_;
+  std::map<uint64_t, Clock::time_point> gone_since_;
 };
 
 }  // namespace trnccl::torch_binding

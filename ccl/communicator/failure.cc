@@ -23,8 +23,8 @@ namespace {
 
 // After this long in one call a rank says which one it's in: two that wait for
 // each other in different calls have sent nothing that would tell. And it looks
-// what those call that it waits for.
-constexpr int64_t kBetweenLooksNs = 500'000'000;
+// what those call that it waits for; again when it has waited twice as long.
+constexpr int64_t kFirstLookNs = 500'000'000;
 
 // So long a rank whose call was refused may take to make it after all, and may
 // messages of one that left take to arrive.
@@ -210,8 +210,8 @@ void Communicator::TellRefusal(const Refused& refused) {
 void Communicator::CheckDeadline(Operation* operation, int64_t now_ns) {
   if (operation->started_ns == 0) operation->started_ns = now_ns;
   const int64_t waited_ns = now_ns - operation->started_ns;
-  if (operation == current_ &&
-      waited_ns - looked_after_ns_ >= kBetweenLooksNs) {
+  if (operation == current_ && waited_ns - looked_after_ns_ >=
+                                   std::max(looked_after_ns_, kFirstLookNs)) {
     if (looked_after_ns_ == 0) health_->SayWaiting(envelope_);
     looked_after_ns_ = waited_ns;
     if (const std::optional<RankCall> other = OtherCall()) {

@@ -3,6 +3,7 @@
 //
 // The part of Communicator that says, in its errors, what ranks wait for and
 // where those are. It needs the token.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ namespace {
 
 // What's told of where others are stays about so long.
 constexpr size_t kWhereaboutsBytes = 800;
+
+// Of more ranks, a late one doesn't read the logs: each takes a moment.
+constexpr size_t kMostLogs = 32;
 
 }  // namespace
 
@@ -48,7 +52,9 @@ std::optional<CallLog> Communicator::LogOf(int rank) const {
   const HostFacts& host = hosts[static_cast<size_t>(rank)];
   if (host.machine != hosts[parts_.membership.rank].machine)
     return std::nullopt;
-  const auto logs = ReadProcessLogs(static_cast<pid_t>(host.pid));
+  const auto logs =
+      ReadProcessLogs(static_cast<pid_t>(host.pid),
+                      LogKey{.cookie = parts_.cookie, .rank = rank});
   if (!logs.ok()) return std::nullopt;
   for (const absl::StatusOr<CallLog>& log : *logs) {
     // Who has that number here may be another process.
@@ -153,6 +159,7 @@ std::optional<int> Communicator::Suspect(const Operation& operation) const {
     if (call == nullptr || call->words[0] != envelope_.words[0])
       unsaid.push_back(rank);
   }
+  candidates.resize(std::min(candidates.size(), kMostLogs));
   std::optional<int> last;
   int32_t lasts_calls = 0;
   for (const int rank : candidates) {

@@ -85,6 +85,17 @@ absl::StatusOr<std::vector<RingPlace>> PlacesIn(pid_t pid) {
   return places;
 }
 
+bool IsOf(const LogKey& key, const RingPlace& place, const Memory& memory) {
+  LogKey found;
+  const auto read = [&](size_t offset, auto* field) {
+    return memory.Read(place.address + offset,
+                       std::as_writable_bytes(std::span(field, 1)));
+  };
+  return read(offsetof(CallRingHeader, cookie), &found.cookie).ok() &&
+         read(offsetof(CallRingHeader, rank), &found.rank).ok() &&
+         found.cookie == key.cookie && found.rank == key.rank;
+}
+
 std::string DescribeLogged(const LoggedCall& call) {
   const bool sends = call.kind == CallKind::kSend;
   std::string text = absl::StrCat(AnalyserName(call.kind), " #", call.sequence);
@@ -121,12 +132,13 @@ ProcessState StateOf(pid_t pid) {
 }
 
 absl::StatusOr<std::vector<absl::StatusOr<CallLog>>> ReadProcessLogs(
-    pid_t pid) {
+    pid_t pid, std::optional<LogKey> key) {
   ASSIGN_OR_RETURN(const std::vector<RingPlace> places, PlacesIn(pid));
   const int64_t own_pid = StateOf(pid).own_pid;
   std::vector<absl::StatusOr<CallLog>> logs;
+  const Memory memory(pid);
   for (const RingPlace& place : places) {
-    const Memory memory(pid);
+    if (key.has_value() && !IsOf(*key, place, memory)) continue;
     absl::StatusOr<CallLog> log =
         ReadCallRing(place, [&memory](uint64_t address, auto into) {
           return memory.Read(address, into);

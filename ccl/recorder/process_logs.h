@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,18 @@ struct ProcessState {
 };
 ProcessState StateOf(pid_t pid);
 
-// One a communicator, or why it can't be read. Unavailable if the process
-// can't be looked into at all. Those that it has of its parent, where it was
-// forked, aren't its own.
-absl::StatusOr<std::vector<absl::StatusOr<CallLog>>> ReadProcessLogs(pid_t pid);
+// Of one rank's communicator.
+struct LogKey {
+  uint32_t cookie = 0;
+  int32_t rank = 0;
+};
+
+// One a communicator, or why it can't be read; of the key's alone, if there's
+// one, which spares reading the others. Unavailable if the process can't be
+// looked into at all. Those that it has of its parent, where it was forked,
+// aren't its own.
+absl::StatusOr<std::vector<absl::StatusOr<CallLog>>> ReadProcessLogs(
+    pid_t pid, std::optional<LogKey> key = std::nullopt);
 
 // What a rank is in, or was in last: "in recv #3 from rank 1 (float32, count 4)
 // for 2.9 s"; "its last call: all_reduce #5 (float32, count 4), over 3.2 s
