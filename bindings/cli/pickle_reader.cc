@@ -8,6 +8,7 @@
 #include <bit>
 #include <iterator>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -104,7 +105,7 @@ class PickleReader {
   }
 
   bool Append(std::vector<Value> values) {
-    if (stack_.empty()) return false;
+    if (!MayGrow()) return false;
     return std::all_of(values.begin(), values.end(), [&](Value& value) {
       return stack_.back().Append(std::move(value));
     });
@@ -112,7 +113,7 @@ class PickleReader {
 
   // Keys that aren't texts are written as they'd be in JSON.
   bool Insert(std::vector<Value> values) {
-    if (stack_.empty() || values.size() % 2 != 0) return false;
+    if (!MayGrow() || values.size() % 2 != 0) return false;
     for (size_t i = 0; i < values.size(); i += 2) {
       std::string key = values[i].text();
       if (key.empty()) key = absl::StrCat(values[i].number());
@@ -129,7 +130,20 @@ class PickleReader {
   }
   bool Recall(uint64_t number) {
     const auto found = memo_.find(number);
-    return found != memo_.end() && Push(found->second);
+    if (found == memo_.end()) return false;
+    const void* const shared = found->second.shared();
+    if (shared != nullptr) {
+      recalled_.insert(shared);
+      for (const Value& open : stack_)
+        if (open.shared() == shared) return false;
+    }
+    return Push(found->second);
+  }
+
+  // What's recalled is whole, and isn't recalled before: nothing can come to
+  // hold itself, which would never be freed.
+  bool MayGrow() const {
+    return !stack_.empty() && !recalled_.contains(stack_.back().shared());
   }
 
   bool Run(char operation) {
@@ -216,6 +230,7 @@ class PickleReader {
   std::vector<Value> stack_;
   std::vector<size_t> marks_;  // sizes of the stack
   std::unordered_map<uint64_t, Value> memo_;
+  std::unordered_set<const void*> recalled_;  // values that are shared
 };
 
 }  // namespace

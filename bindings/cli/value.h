@@ -52,6 +52,12 @@ class Value {
   const Fields& fields() const;
   const Value& operator[](std::string_view field) const;
 
+  // What copies of it share, by its address; null if that's nothing.
+  const void* shared() const {
+    return list_ != nullptr ? static_cast<const void*>(list_.get())
+                            : static_cast<const void*>(fields_.get());
+  }
+
   // False if it isn't of that kind.
   bool Append(Value element);
   bool Insert(std::string field, Value value);

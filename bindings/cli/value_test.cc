@@ -82,6 +82,17 @@ TEST(Dump, SurvivesDepth) {
   EXPECT_FALSE(ParseDump(deep).ok());
 }
 
+// A list in itself, and one in another that's in it: neither could be freed.
+TEST(Dump, HoldsNothingThatHoldsItself) {
+  using std::string_literals::operator""s;
+  for (const std::string& pickle :
+       {"\x80\x02]q\0h\0a."s, "\x80\x02]q\0]q\1h\0aa."s,
+        "\x80\x02]q\0]q\1ah\1h\0aa."s, "\x80\x02]q\0]q\1ah\0h\1aa."s})
+    EXPECT_FALSE(ParseDump(pickle).ok());
+  // The same list twice in another.
+  EXPECT_TRUE(ParseDump("\x80\x02]q\0]q\1ah\1a."s).ok());
+}
+
 TEST(Dump, SurvivesRandomBytes) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);

@@ -69,8 +69,10 @@ class Pair {
   std::shared_ptr<fabric::Port> port(int rank) {
     return ports_[static_cast<size_t>(rank)];
   }
-  // To the other rank.
-  LinkId link(int lane = 0) { return at(0).Link(0, lane); }
+  // To the other rank; alike on both, of whom one may be destroyed.
+  LinkId link(int lane = 0) {
+    return at(transports_[0][0] != nullptr ? 0 : 1).Link(0, lane);
+  }
   // All of the rank's communicators, and its port.
   void Destroy(int rank);
 
