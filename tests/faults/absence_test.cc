@@ -293,7 +293,8 @@ TEST(ARefusedMessage, IsToldOnceThereIsRoom) {
   RunRanks({.ranks = 2}, [](trncclComm_t comm, int rank) {
     constexpr int kMany = 2000;
     if (rank == 1) {
-      std::vector<float> values(4);
+      // Of sends that nobody waits for: it must outlive them.
+      static const std::array<float, 4> values = {};
       std::vector<trncclRequest_t> requests(kMany);
       for (trncclRequest_t& request : requests)
         ASSERT_CALL_OK(
