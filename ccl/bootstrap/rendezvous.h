@@ -38,7 +38,7 @@ struct BootstrapOptions {
   // Which interfaces an IPv6 link-local address of the id may be reached by.
   InterfaceChoice interfaces;
   // Once a trouble is known, how long the root waits for the ranks still to
-  // come, so that they hear of it too.
+  // come, so that they hear of it too. Half a second if a rank was lost.
   int grace_ms = 5'000;
 };
 
