@@ -282,6 +282,11 @@ class Communicator : public Drivable {
   // Whoever the current call waits for though it left long ago: what it sent
   // was lost.
   std::optional<int> LostWordsOf(int64_t now_ns) const;
+  // What this rank tells of its last calls when it leaves.
+  std::string LastCalls(uint32_t sequence) const;
+  // What a rank that has left called in place of the current collective, if
+  // that's known and differs.
+  std::optional<RankCall> LeaversCall() const;
   // Whether the peer has left without making the current collective.
   bool LeftBeforeCall(int rank) const;
   bool AllOthersLeft() const;

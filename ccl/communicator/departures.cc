@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -23,8 +25,14 @@ namespace {
 // How long a rank that leaves waits until others have taken what it sent them;
 // and how long one that needs more of it looks for that.
 constexpr int64_t kTakenNs = 10'000'000'000;
+// The same where messages lie in memory that outlives their sender.
+constexpr int64_t kTakenFromMemoryNs = 1'000'000'000;
 constexpr useconds_t kTakenLookUs = 200;
 constexpr int64_t kSayAgainNs = 100'000'000;
+
+// So many of its last calls a rank that leaves tells of. Who is further behind
+// needs something of it sooner or later, and learns by that.
+constexpr uint32_t kToldCalls = 8;
 
 // By Traits::process_fds.
 bool HasEnded(const std::vector<int>& process_fds, size_t peer_index) {
@@ -38,12 +46,14 @@ bool HasEnded(const std::vector<int>& process_fds, size_t peer_index) {
 
 void Communicator::Leave(uint32_t sequence) {
   if (current_ == nullptr && transfers_.empty()) AwaitTaken();
-  health_->SayLeft(sequence);
+  const std::string last_calls = LastCalls(sequence);
+  health_->SayLeft({.sequence = sequence, .last_calls = last_calls});
   const JobWatch& watch = parts_.watch;
   if (watch.vigil != nullptr) {
     watch.vigil->Depart({.cookie = parts_.cookie,
                          .rank = watch.ranks[parts_.membership.rank],
-                         .sequence = sequence});
+                         .sequence = sequence,
+                         .last_calls = last_calls});
   }
   SendOff();
 }
@@ -81,8 +91,9 @@ void Communicator::HearDepartures() {
     const auto found =
         std::find(watch.ranks.begin(), watch.ranks.end(), departure.rank);
     if (found == watch.ranks.end()) continue;
-    health_->HearLeft(static_cast<int>(found - watch.ranks.begin()),
-                      departure.sequence);
+    health_->HearLeft(
+        static_cast<int>(found - watch.ranks.begin()),
+        {.sequence = departure.sequence, .last_calls = departure.last_calls});
   }
 }
 
@@ -157,11 +168,41 @@ bool Communicator::AllOthersLeft() const {
 }
 
 std::optional<int> Communicator::LostWordsOf(int64_t now_ns) const {
-  if (current_ == nullptr || now_ns - stuck_since_ns_ < kTakenNs)
-    return std::nullopt;
+  if (current_ == nullptr) return std::nullopt;
   for (const int rank : WaitsFor(*current_)) {
     const Health::Leaving* left = health_->LeftBy(rank);
-    if (left != nullptr && now_ns - left->heard_ns >= kTakenNs) return rank;
+    if (left == nullptr) continue;
+    const Transport* transport = parts_.transports->routes()[rank].transport;
+    const int64_t patience_ns =
+        transport->traits().delivers ? kTakenNs : kTakenFromMemoryNs;
+    if (now_ns - std::max(left->heard_ns, stuck_since_ns_) >= patience_ns)
+      return rank;
+  }
+  return std::nullopt;
+}
+
+std::string Communicator::LastCalls(uint32_t sequence) const {
+  std::string calls;
+  for (uint32_t back = 1; back <= kToldCalls; ++back) {
+    const Envelope& call = past_calls_[(sequence - back) % kPastCalls];
+    if (static_cast<uint32_t>(call.words[0]) != sequence - back) break;
+    calls.append(reinterpret_cast<const char*>(&call), sizeof(call));
+  }
+  return calls;
+}
+
+std::optional<RankCall> Communicator::LeaversCall() const {
+  if (current_ == nullptr || !health_->anyone_left()) return std::nullopt;
+  for (int rank = 0; rank < parts_.membership.ranks; ++rank) {
+    const Health::Leaving* left = health_->LeftBy(rank);
+    if (left == nullptr) continue;
+    std::string_view calls = left->last_calls;
+    for (Envelope call; calls.size() >= sizeof(call);
+         calls.remove_prefix(sizeof(call))) {
+      std::memcpy(&call, calls.data(), sizeof(call));
+      if (call.words[0] == envelope_.words[0] && call != envelope_)
+        return RankCall{rank, call};
+    }
   }
   return std::nullopt;
 }

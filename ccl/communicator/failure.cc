@@ -113,6 +113,11 @@ void Communicator::CheckPeers(int64_t now_ns) {
     Fail(Named(WithOrigin(cause, notice->origin)));
     return;
   }
+  if (const std::optional<RankCall> other = LeaversCall()) {
+    Fail(MismatchError({.rank = parts_.membership.rank, .envelope = envelope_},
+                       *other));
+    return;
+  }
   if (const std::optional<int> rank = LostWordsOf(now_ns)) {
     const absl::Status cause = absl::UnavailableError(
         absl::StrCat("rank ", parts_.membership.rank, ": ",

@@ -25,7 +25,7 @@ enum class Kind : uint32_t {
 //   word 1  kFailed: origin, sequence; kRefused: times, sequence; kLeft:
 //           sequence
 //   word 2  kFailed: the status code
-// The payload is the text of the cause or refusal, or the envelope of the call.
+// The payload is the text of the cause or refusal, or the envelopes of calls.
 Envelope Seal(uint32_t cookie, Kind kind) {
   return {{uint64_t{cookie} << 32 | static_cast<uint64_t>(kind), 0, 0}};
 }
@@ -128,21 +128,23 @@ void Health::SayRefused(const Refusal& refusal) {
   SayToAll(&Peer::hints, envelope, refusal.text);
 }
 
-void Health::SayLeft(uint32_t sequence) {
+void Health::SayLeft(const Leaving& leaving) {
   Envelope envelope = Seal(cookie_, Kind::kLeft);
-  envelope.words[1] = sequence;
+  envelope.words[1] = leaving.sequence;
   for (const Peer& peer : peers_) {
     if (peer.transport == nullptr || peer.transport->traits().delivers)
       continue;
-    static_cast<void>(Send(peer.transport, peer.link, envelope, ""));
+    static_cast<void>(
+        Send(peer.transport, peer.link, envelope, leaving.last_calls));
   }
 }
 
-void Health::HearLeft(int rank, uint32_t sequence) {
+void Health::HearLeft(int rank, const Leaving& leaving) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (peer.leaving.has_value()) return;
   anyone_left_ = true;
-  peer.leaving = {.sequence = sequence, .heard_ns = NowNs()};
+  peer.leaving = leaving;
+  peer.leaving->heard_ns = NowNs();
 }
 
 void Health::SayToAll(LinkId Peer::*link, const Envelope& envelope,
@@ -195,7 +197,9 @@ void Health::Hear(Peer& peer, const Incoming& message) {
                     .heard_ns = NowNs()};
   } else if (is(Kind::kLeft)) {
     anyone_left_ = true;
-    peer.leaving = {.sequence = sequence, .heard_ns = NowNs()};
+    peer.leaving = {.sequence = sequence,
+                    .last_calls = TextOf(message),
+                    .heard_ns = NowNs()};
   } else {
     HearFailure(peer, message);
   }

@@ -76,12 +76,18 @@ class Health {
   // back counts against all later calls.
   void SayMade(const Envelope& call);
 
-  // Tells the peers of the node that this rank has ended its communicator in
-  // order: it makes no call from `sequence` on. Those of other nodes learn of
-  // it by the watch (vigil.h): a message may cost a connection to each.
-  void SayLeft(uint32_t sequence);
+  // A rank that has ended its communicator in order.
+  struct Leaving {
+    uint32_t sequence = 0;  // it makes no call from here on
+    // Its last calls' envelopes, the latest first, for who is in one of them.
+    std::string last_calls = {};
+    int64_t heard_ns = 0;  // when; not told
+  };
+  // Tells the peers of the node that this rank has. Those of other nodes learn
+  // of it by the watch (vigil.h): a message may cost a connection to each.
+  void SayLeft(const Leaving& leaving);
   // What the watch has heard.
-  void HearLeft(int rank, uint32_t sequence);
+  void HearLeft(int rank, const Leaving& leaving);
 
   // Takes in what peers have said. A few loads a peer if that's nothing.
   void Listen();
@@ -99,10 +105,6 @@ class Health {
   // What a peer last refused, and that it hasn't made since; or null.
   const Refusal* RefusedBy(int rank) const;
 
-  struct Leaving {
-    uint32_t sequence = 0;
-    int64_t heard_ns = 0;
-  };
   bool anyone_left() const { return anyone_left_; }
   // Whether a peer has left, or null.
   const Leaving* LeftBy(int rank) const;

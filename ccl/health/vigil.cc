@@ -20,6 +20,7 @@ namespace {
 // What neighbours say to each other here is short.
 constexpr size_t kMaxWordBytes = 4 << 10;
 constexpr size_t kMaxReasonBytes = 1 << 10;
+constexpr size_t kMaxCallsBytes = 1 << 10;
 constexpr size_t kLengthBytes = sizeof(uint32_t);
 
 // Departures kept for communicators that this rank hasn't made, or has ended.
@@ -40,6 +41,7 @@ TreeFrame FrameOf(const Vigil::Departure& departure) {
   writer.U32(departure.cookie);
   writer.U32(static_cast<uint32_t>(departure.rank));
   writer.U32(departure.sequence);
+  writer.Text(departure.last_calls);
   return {TreeFrame::Kind::kDeparted, 0, writer.bytes()};
 }
 
@@ -198,6 +200,7 @@ void Vigil::TakeDeparture(std::string_view word, const Neighbour& from) {
   Departure departure{.cookie = reader.U32()};
   const uint32_t rank = reader.U32();
   departure.sequence = reader.U32();
+  departure.last_calls = reader.Text(kMaxCallsBytes);
   if (!reader.Finished() || rank >= known_.size()) return;
   departure.rank = static_cast<int>(rank);
   PassOn(FrameOf(departure), &from);

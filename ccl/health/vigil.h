@@ -68,6 +68,7 @@ class Vigil : public Drivable {
     uint32_t cookie = 0;  // the communicator's
     int rank = 0;
     uint32_t sequence = 0;
+    std::string last_calls = {};  // as Health::Leaving
   };
   // Tells everyone.
   void Depart(const Departure& departure);

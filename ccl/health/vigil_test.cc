@@ -101,7 +101,8 @@ TEST_F(VigilTest, ADepartureIsToldToWhoAttendsToItsCommunicator) {
   StartAllBut(-1);
   for (const int rank : {0, 1}) vigils_[rank]->Attend(7);
   vigils_[0]->Attend(8);
-  vigils_[3]->Depart({.cookie = 7, .rank = 3, .sequence = 12});
+  vigils_[3]->Depart(
+      {.cookie = 7, .rank = 3, .sequence = 12, .last_calls = "opaque"});
   for (const int rank : {0, 1}) {
     const Deadline deadline = Deadline::After(kPatienceMs);
     while (vigils_[rank]->departures() == 0 && !deadline.expired())
@@ -110,6 +111,7 @@ TEST_F(VigilTest, ADepartureIsToldToWhoAttendsToItsCommunicator) {
     ASSERT_EQ(departures.size(), 1u) << rank;
     EXPECT_EQ(departures[0].rank, 3);
     EXPECT_EQ(departures[0].sequence, 12u);
+    EXPECT_EQ(departures[0].last_calls, "opaque");
   }
   EXPECT_TRUE(vigils_[0]->DeparturesFrom(8).empty());
   EXPECT_TRUE(vigils_[2]->DeparturesFrom(7).empty());

@@ -346,8 +346,9 @@ TEST(RanksThatDisagree, AreToldAfterTheyReturned) {
 }
 
 // Those who needed nothing from others are in no call, and don't ask: who waits
-// for one of them sees what it has called.
-TEST(RanksThatDisagree, AreFoundThoughTheOthersHaveReturned) {
+// for one of them sees what it has called, or is told if they leave.
+enum class Afterwards { kStay, kLeave };
+void ExpectFound(Afterwards afterwards) {
   using RootedCall = trncclResult_t (*)(void*, int, trncclComm_t);
   const std::vector<RootedCall> calls = {
       [](void* data, int root, trncclComm_t comm) {
@@ -373,10 +374,16 @@ TEST(RanksThatDisagree, AreFoundThoughTheOthersHaveReturned) {
         EXPECT_LT(outcome.took_ms, kSoonMs);
       }
       ++ended;
-      while (ended.load() < 4) sched_yield();
+      while (afterwards == Afterwards::kStay && ended.load() < 4) sched_yield();
     });
     EXPECT_GE(found.load(), 1);
   }
+}
+TEST(RanksThatDisagree, AreFoundThoughTheOthersHaveReturned) {
+  ExpectFound(Afterwards::kStay);
+}
+TEST(RanksThatDisagree, AreFoundThoughTheOthersHaveLeft) {
+  ExpectFound(Afterwards::kLeave);
 }
 
 // A communicator made by a split fails by itself: its parent goes on.
