@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<std::string>> Bootstrap::Exchange(
   blobs.of_rank[rank] = std::string(mine);
   blobs.has[rank] = true;
   blobs.bytes = mine.size();
-  status_ = Blame(Patience{Deadline::Never(), abort_}.Check(), "");
+  status_ = Blame(Patience{Deadline::Never(), abort_}.Check(), {});
   if (status_.ok()) status_ = GatherUp(call, deadline, &blobs);
   if (status_.ok()) status_ = BroadcastDown(call, deadline, &blobs);
   if (!status_.ok()) {
@@ -99,11 +99,11 @@ absl::Status Bootstrap::GatherUp(Call call, Deadline deadline, Blobs* blobs) {
   for (size_t left = came.size(); left > 0; --left) {
     const absl::StatusOr<Tree::Incoming> incoming = tree_.Next(patience);
     if (!incoming.ok()) {
-      std::vector<int> late;
+      std::vector<const TreeLink*> late;
       for (size_t i = 0; i < came.size(); ++i) {
-        if (!came[i]) late.push_back(tree_.children[i].rank);
+        if (!came[i]) late.push_back(&tree_.children[i]);
       }
-      return Blame(incoming.status(), absl::StrJoin(late, ", "));
+      return Blame(incoming.status(), late);
     }
     RETURN_IF_ERROR(Checked(*incoming, TreeFrame::Kind::kUp));
     came[static_cast<size_t>(incoming->child)] = true;
@@ -112,8 +112,7 @@ absl::Status Bootstrap::GatherUp(Call call, Deadline deadline, Blobs* blobs) {
   if (tree_.index == 0) return absl::OkStatus();
   const TreeFrame frame{TreeFrame::Kind::kUp, sequence_,
                         Serialize(call, *blobs)};
-  return Blame(SendFrameTo(tree_.parent, frame, patience),
-               absl::StrCat(tree_.parent.rank));
+  return Blame(SendFrameTo(tree_.parent, frame, patience), {&tree_.parent});
 }
 
 absl::Status Bootstrap::BroadcastDown(Call call, Deadline deadline,
@@ -123,8 +122,7 @@ absl::Status Bootstrap::BroadcastDown(Call call, Deadline deadline,
   const Patience patience{Later(deadline, levels * kGraceMsPerLevel), abort_};
   if (tree_.index > 0) {
     const absl::StatusOr<Tree::Incoming> incoming = tree_.Next(patience);
-    const std::string parent = absl::StrCat(tree_.parent.rank);
-    if (!incoming.ok()) return Blame(incoming.status(), parent);
+    if (!incoming.ok()) return Blame(incoming.status(), {&tree_.parent});
     RETURN_IF_ERROR(Checked(*incoming, TreeFrame::Kind::kDown));
     const auto ranks = static_cast<size_t>(me_.ranks);
     *blobs = {std::vector<std::string>(ranks), std::vector<bool>(ranks)};
@@ -138,8 +136,7 @@ absl::Status Bootstrap::BroadcastDown(Call call, Deadline deadline,
   const TreeFrame frame{TreeFrame::Kind::kDown, sequence_,
                         Serialize(call, *blobs)};
   for (const TreeLink& child : tree_.children) {
-    RETURN_IF_ERROR(
-        Blame(SendFrameTo(child, frame, patience), absl::StrCat(child.rank)));
+    RETURN_IF_ERROR(Blame(SendFrameTo(child, frame, patience), {&child}));
   }
   return absl::OkStatus();
 }
@@ -201,15 +198,22 @@ absl::Status Bootstrap::Checked(const Tree::Incoming& incoming,
 
 // Says who was at what, for the errors that begin at this rank.
 absl::Status Bootstrap::Blame(const absl::Status& status,
-                              const std::string& whom) const {
+                              const std::vector<const TreeLink*>& late) const {
   if (status.ok()) return status;
   if (absl::IsAborted(status)) {
     return absl::AbortedError(
         absl::StrCat("bootstrap: rank ", me_.rank, " was aborted"));
   }
   if (absl::IsDeadlineExceeded(status)) {
+    std::vector<std::string> names;
+    for (const TreeLink* link : late)
+      names.push_back(RankText(link->rank, link->host));
+    // Who waits for ranks further down has more patience than who waits for
+    // them directly: the first that's late itself is told.
     return absl::DeadlineExceededError(absl::StrCat(
-        "bootstrap: rank ", me_.rank, " timed out waiting for rank ", whom));
+        "bootstrap: rank ", me_.rank, " timed out waiting for ",
+        absl::StrJoin(names, ", "),
+        names.size() == 1 ? absl::StrCat("; origin: ", names[0]) : ""));
   }
   return absl::Status(status.code(), absl::StrCat("bootstrap: rank ", me_.rank,
                                                   " ", status.message()));

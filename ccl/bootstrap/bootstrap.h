@@ -85,7 +85,8 @@ class Bootstrap {
   absl::Status Merge(Call call, const TreeFrame& frame, Blobs* blobs) const;
   absl::Status Checked(const Tree::Incoming& incoming,
                        TreeFrame::Kind wanted) const;
-  absl::Status Blame(const absl::Status& status, const std::string& whom) const;
+  absl::Status Blame(const absl::Status& status,
+                     const std::vector<const TreeLink*>& late) const;
 
   const Membership me_;
   Tree tree_;

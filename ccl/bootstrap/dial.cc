@@ -5,9 +5,12 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ccl/base/status_macros.h"
@@ -94,9 +97,12 @@ class Race {
     const bool here_only =
         std::all_of(addresses_.begin(), addresses_.end(),
                     [](const SocketAddress& a) { return a.IsLoopback(); });
+    const std::string tried = absl::StrJoin(outcomes, "; ");
     return absl::UnavailableError(absl::StrCat(
-        "no server at ", ToString(addresses_), " (",
-        absl::StrJoin(outcomes, "; "), ")",
+        "no server at ", ToString(addresses_), " (", tried, ")",
+        absl::StrContains(tried, strerror(ECONNREFUSED))
+            ? "; who listened there has ended, or has failed"
+            : "",
         here_only ? "; a loopback address is for ranks on its own machine: "
                     "see there which interface TRNCCL_SOCKET_IFNAME and which "
                     "family TRNCCL_SOCKET_FAMILY takes"

@@ -20,6 +20,7 @@ namespace trnccl {
 namespace {
 
 constexpr size_t kMaxReplyBytes = 2 << 10;
+constexpr char kOrigin[] = "; origin: ";
 
 // Ranks whose link the root watches for at once. Of more, the first are left to
 // the deadline.
@@ -28,7 +29,8 @@ constexpr size_t kMostJoiners = 256;
 // After a deadline, what is left for telling the ranks that did come.
 constexpr int kLastWordMs = 500;
 
-// After the loss of a rank, how long those that haven't come are waited for.
+// After the loss of a rank, or of what it needs, how long those that haven't
+// come are waited for.
 constexpr int kLossMs = 500;
 
 // The root judges before the first rank's own deadline, so that the verdict
@@ -213,9 +215,15 @@ absl::Status Rendezvous::LinkToParent(const JoinReply& reply) {
   };
   const absl::Status linked = link();
   if (linked.ok()) return linked;
-  return absl::Status(linked.code(),
-                      absl::StrCat("rank ", me_.rank, " cannot reach rank ",
-                                   reply.parent_rank, ": ", linked.message()));
+  // A parent that doesn't answer any more, or this rank, which can't ask it.
+  const bool is_own =
+      absl::IsResourceExhausted(linked) || absl::IsAborted(linked);
+  return absl::Status(
+      linked.code(),
+      absl::StrCat("rank ", me_.rank, " cannot reach rank ", reply.parent_rank,
+                   ": ", linked.message(), kOrigin,
+                   is_own ? RankText(me_.rank, options_.host)
+                          : RankText(reply.parent_rank, reply.parent_host)));
 }
 
 // The link, or this rank's own error, is what counts, so a failing report is no
@@ -246,7 +254,8 @@ void Rendezvous::Step() {
   } else {
     TakeNote(absl::Status(
         guests.status().code(),
-        absl::StrCat("rank ", me_.rank, ": ", guests.status().message())));
+        absl::StrCat("rank ", me_.rank, ": ", guests.status().message(),
+                     kOrigin, RankText(me_.rank, options_.host))));
   }
   for (size_t i = 0; i < neighbours; ++i) {
     if (fds[i].revents != 0) HandleFrameOf(static_cast<int>(i) - 1);
@@ -297,7 +306,7 @@ void Rendezvous::HandleJoiner(size_t joiner) {
     const std::string name = RankText(done.rank, done.host);
     TakeNote(absl::UnavailableError(absl::StrCat(
         name, " died: it ended its connection before it had reached rank ",
-        done.parent_rank, "; origin: ", name)));
+        done.parent_rank, kOrigin, name)));
   } else if (const auto* report = std::get_if<ReportHello>(&*hello)) {
     TakeNote(absl::FailedPreconditionError(report->text));
   }
@@ -392,7 +401,9 @@ void Rendezvous::TakeNote(absl::Status trouble) {
     linger_ms = std::min(linger_ms, kLastWordMs);
   }
   // Those who have come are to know at once.
-  if (is_root() && absl::IsUnavailable(trouble_)) linger_ms = kLossMs;
+  const bool is_loss =
+      absl::IsUnavailable(trouble_) || absl::IsResourceExhausted(trouble_);
+  if (is_root() && is_loss) linger_ms = kLossMs;
   if (absl::IsAborted(trouble_)) linger_ms = 0;
   linger_ = Deadline::After(linger_ms);
   if (tree_.parent.socket.is_open()) {

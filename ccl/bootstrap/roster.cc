@@ -101,13 +101,15 @@ std::string Roster::MissingText() const {
   }
   const size_t ranks = index_of_rank_.size();
   const size_t left_out = missing.size() - std::min(missing.size(), kMaxListed);
+  const bool is_one = missing.size() == 1;
   const std::string came =
       absl::StrCat(ranks - missing.size(), " of ", ranks, " ranks came");
   missing.resize(missing.size() - left_out);
   return absl::StrCat(
-      came, "; missing: rank", missing.size() == 1 ? " " : "s ",
+      came, "; missing: rank", is_one ? " " : "s ",
       absl::StrJoin(missing, ", "),
-      left_out > 0 ? absl::StrCat(" and ", left_out, " more") : "");
+      left_out > 0 ? absl::StrCat(" and ", left_out, " more") : "",
+      is_one ? absl::StrCat("; origin: rank ", missing[0]) : "");
 }
 
 }  // namespace trnccl

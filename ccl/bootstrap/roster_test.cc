@@ -40,7 +40,8 @@ TEST(Roster, MissingRanksAreListed) {
   EXPECT_EQ(roster.MissingText(), "1 of 4 ranks came; missing: ranks 0, 2, 3");
   roster.Add(Hello(0, 4));
   roster.Add(Hello(3, 4));
-  EXPECT_EQ(roster.MissingText(), "3 of 4 ranks came; missing: rank 2");
+  EXPECT_EQ(roster.MissingText(),
+            "3 of 4 ranks came; missing: rank 2; origin: rank 2");
   EXPECT_THAT(Roster(Hello(0, 1000)).MissingText(),
               HasSubstr("31, 32 and 967 more"));
 }

@@ -60,7 +60,8 @@ size_t CommonSlice(const std::vector<std::string>& outcomes) {
 }
 
 absl::Status VerdictOf(const std::vector<std::string>& outcomes,
-                       const Membership& me) {
+                       const Membership& me,
+                       const std::vector<std::string>& names) {
   const absl::Status mine = StatusOf(outcomes[me.rank], me);
   if (!mine.ok() && !MayFollowFromAnother(mine)) return mine;
   absl::Status worst = mine;
@@ -74,7 +75,7 @@ absl::Status VerdictOf(const std::vector<std::string>& outcomes,
   }
   if (worst.ok() || origin == me.rank) return worst;
   return absl::UnavailableError(absl::StrCat(
-      "rank ", me.rank, ": ", worst.message(), "; origin: rank ", origin));
+      "rank ", me.rank, ": ", worst.message(), "; origin: ", names[origin]));
 }
 
 }  // namespace trnccl

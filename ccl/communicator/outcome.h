@@ -7,7 +7,7 @@
 // Thread rule: plain values and pure functions.
 //
 //   exchange->AllGather(OutcomeText({.status = mine, .slice_bytes = bytes}));
-//   RETURN_IF_ERROR(VerdictOf(outcomes, membership));
+//   RETURN_IF_ERROR(VerdictOf(outcomes, membership, names));
 //   parts.slice_bytes = CommonSlice(outcomes);
 #pragma once
 
@@ -36,8 +36,9 @@ Outcome ParseOutcome(const std::string& text);
 size_t CommonSlice(const std::vector<std::string>& outcomes);
 
 // The error of all from the errors of each, by rank: this rank's own, or the
-// one that tells most.
+// one that tells most. `names` are the ranks' in errors.
 absl::Status VerdictOf(const std::vector<std::string>& outcomes,
-                       const Membership& me);
+                       const Membership& me,
+                       const std::vector<std::string>& names);
 
 }  // namespace trnccl

@@ -28,9 +28,7 @@ constexpr size_t kMostLogs = 32;
 }  // namespace
 
 std::string Communicator::NameOf(int rank) const {
-  const HostFacts& host = parts_.topology.hosts[static_cast<size_t>(rank)];
-  return absl::StrCat("rank ", rank, " (host ", host.hostname, ", pid ",
-                      host.pid, ")");
+  return NameOfRank(parts_.topology, rank);
 }
 
 std::string Communicator::DescribeWait(const Operation& operation) const {

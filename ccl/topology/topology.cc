@@ -212,4 +212,10 @@ std::string TopologyJson(const Topology& topology) {
                       absl::StrJoin(ranks, ",\n  "), "]}\n");
 }
 
+std::string NameOfRank(const Topology& topology, int rank) {
+  const HostFacts& host = topology.hosts[static_cast<size_t>(rank)];
+  return absl::StrCat("rank ", rank, " (host ", host.hostname, ", pid ",
+                      host.pid, ")");
+}
+
 }  // namespace trnccl

@@ -58,4 +58,7 @@ absl::StatusOr<std::vector<HostFacts>> ReadTopologyFile(
 // The facts and what follows from them, for other programs.
 std::string TopologyJson(const Topology& topology);
 
+// How errors name a rank: "rank 3 (host a, pid 77)".
+std::string NameOfRank(const Topology& topology, int rank);
+
 }  // namespace trnccl
