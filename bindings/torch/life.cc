@@ -4,6 +4,8 @@
 // The part of ProcessGroupNeuron that makes, splits and ends groups, and gives
 // out memory.
 #include <Python.h>
+#include <limits.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +16,7 @@
 #include <utility>
 
 #include "bindings/torch/errors.h"
+#include "bindings/torch/given_up.h"
 #include "bindings/torch/members.h"
 #include "bindings/torch/process_group.h"
 #include "bindings/torch/shared_allocator.h"
@@ -30,9 +33,12 @@ constexpr int kShrinkAbort = 1;
 // Between looks whether a group is made by now, or rank 0's part of it is.
 constexpr std::chrono::microseconds kLeastPause{100};
 constexpr std::chrono::microseconds kMostPause{50'000};
-// Of errors that began at a rank which this one has met.
 constexpr char kOrigin[] = "origin: rank ";
 constexpr char kPatience[] = "TRNCCL_BOOTSTRAP_TIMEOUT_MS";
+// How long the word of a loss, or of who gave up, may take to all.
+constexpr std::chrono::milliseconds kWordOfLoss{500};
+// In place of rank 0's address: that it has none, and why.
+constexpr uint8_t kNoAddress = '!';
 
 std::vector<uint8_t> BytesOf(const trncclUniqueId& id) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&id);
@@ -46,6 +52,27 @@ trncclUniqueId IdOf(const std::vector<uint8_t>& bytes) {
               "is its prefix used by another program?");
   std::memcpy(&id, bytes.data(), sizeof(id));
   return id;
+}
+
+std::string TextOf(const std::vector<uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+// "rank 3 (host a, pid 7)", of this process.
+std::string NameOfSelf(int rank) {
+  char host[HOST_NAME_MAX + 1] = {};
+  gethostname(host, sizeof(host) - 1);
+  return c10::str("rank ", rank, " (host ", host, ", pid ", getpid(), ")");
+}
+
+// Whether it stands in the place of rank 0's address.
+bool IsRefusal(const std::vector<uint8_t>& address) {
+  return !address.empty() && address.front() == kNoAddress &&
+         address.size() != sizeof(trncclUniqueId);
+}
+
+bool Names(const std::string& error) {
+  return error.find(kOrigin) != std::string::npos;
 }
 
 // Whether the store comes to hold another value soon.
@@ -87,15 +114,26 @@ std::string ProcessGroupNeuron::Where() const {
       options_->group_name.empty() ? "(unnamed)" : options_->group_name);
 }
 
-// Rank 0's address, which it publishes.
-std::vector<uint8_t> ProcessGroupNeuron::Address(const std::string& key,
-                                                 MemberWatch& members) {
-  if (getRank() == 0) {
-    trncclUniqueId id;
-    Check(trncclGetUniqueId(&id));
+std::vector<uint8_t> ProcessGroupNeuron::PublishAddress(
+    const std::string& key) {
+  trncclUniqueId id;
+  const trncclResult_t result = trncclGetUniqueId(&id);
+  if (result == trncclSuccess) {
     store_->set(key, BytesOf(id));
     return BytesOf(id);
   }
+  const std::string why = c10::str(Where(), ": ", trncclGetLastError(nullptr),
+                                   "; origin: ", NameOfSelf(getRank()));
+  std::string refusal = static_cast<char>(kNoAddress) + why;
+  if (refusal.size() == sizeof(id)) refusal += ".";
+  store_->set(key, refusal);
+  std::rethrow_exception(ExceptionOf(result, why));
+}
+
+// Rank 0's address, which it publishes.
+std::vector<uint8_t> ProcessGroupNeuron::Address(const std::string& key,
+                                                 MemberWatch& members) {
+  if (getRank() == 0) return PublishAddress(key);
   const auto patience = std::max(options_->timeout, kLeastConnect);
   try {
     // A wait that's cut into pieces would warn of each that ends in vain.
@@ -104,7 +142,14 @@ std::vector<uint8_t> ProcessGroupNeuron::Address(const std::string& key,
     } else {
       store_->wait({key}, patience);
     }
-    return store_->get(key);
+    std::vector<uint8_t> address = store_->get(key);
+    // Of an earlier run, maybe.
+    if (IsRefusal(address) && Changes(store_.get(), key, address))
+      address = store_->get(key);
+    if (IsRefusal(address))
+      C10_THROW_ERROR(DistBackendError,
+                      c10::str(Where(), ": ", TextOf(address).substr(1)));
+    return address;
   } catch (const c10::DistBackendError&) {
     throw;
   } catch (const c10::Error& error) {
@@ -125,21 +170,24 @@ void ProcessGroupNeuron::AwaitKey(const std::string& key,
   const auto until = std::chrono::steady_clock::now() + patience;
   for (auto pause = kLeastPause; !store_->check({key});
        pause = std::min(2 * pause, kMostPause)) {
-    ExpectAll(members);
+    ExpectAll(members, nullptr);
     if (std::chrono::steady_clock::now() > until)
       C10_THROW_ERROR(DistStoreError, c10::str(key, " isn't there"));
     std::this_thread::sleep_for(pause);
   }
 }
 
-void ProcessGroupNeuron::ExpectAll(MemberWatch& members) const {
-  const std::string why_not = members.WhyNot();
+void ProcessGroupNeuron::ExpectAll(MemberWatch& members,
+                                   GivenUp* given_up) const {
+  std::string why_not = members.WhyNot();
+  if (why_not.empty() && given_up != nullptr) why_not = given_up->Heard();
   if (!why_not.empty())
     C10_THROW_ERROR(DistBackendError, c10::str(Where(), ": ", why_not));
 }
 
 trncclResult_t ProcessGroupNeuron::Join(const trncclUniqueId& id,
-                                        MemberWatch& members) {
+                                        MemberWatch& members,
+                                        GivenUp& given_up) {
   trncclConfig_t config = TRNCCL_CONFIG_INITIALIZER;
   const std::string name =
       options_->group_name.empty() ? "torch" : options_->group_name;
@@ -156,7 +204,7 @@ trncclResult_t ProcessGroupNeuron::Join(const trncclUniqueId& id,
     config.settings = settings;
     config.settings_count = 1;
   }
-  config.blocking = members.sees() ? 0 : 1;
+  config.blocking = 0;
   trncclResult_t result =
       trncclCommInitRankConfig(&comm_, getSize(), id, getRank(), &config);
   for (auto pause = kLeastPause; result == trncclInProgress;
@@ -168,7 +216,7 @@ trncclResult_t ProcessGroupNeuron::Join(const trncclUniqueId& id,
     if (trncclCommCount(comm_, &ranks) == trncclSuccess) return trncclSuccess;
     if (result != trncclInProgress) break;
     try {
-      ExpectAll(members);
+      ExpectAll(members, &given_up);
     } catch (...) {
       trncclCommAbort(comm_);
       trncclCommDestroy(std::exchange(comm_, nullptr));
@@ -176,6 +224,30 @@ trncclResult_t ProcessGroupNeuron::Join(const trncclUniqueId& id,
     }
   }
   return result;
+}
+
+std::string ProcessGroupNeuron::WhyNotJoined(trncclResult_t result,
+                                             const std::string& error,
+                                             MemberWatch& members,
+                                             GivenUp& given_up) const {
+  const bool is_own = result != trncclRemoteError && result != trncclTimeout &&
+                      result != trncclAborted;
+  if (is_own) {
+    const std::string why =
+        Names(error) ? error
+                     : c10::str(error, "; origin: ", NameOfSelf(getRank()));
+    given_up.Tell(c10::str(Where(), ": ", why));
+    return why;
+  }
+  if (Names(error)) return error;
+  const auto until = std::chrono::steady_clock::now() + kWordOfLoss;
+  do {
+    std::string why = given_up.HeardNow();
+    if (why.empty()) why = members.WhoIsGone();
+    if (!why.empty()) return why;
+    std::this_thread::sleep_for(kMostPause / 5);
+  } while (std::chrono::steady_clock::now() < until);
+  return error;
 }
 
 void ProcessGroupNeuron::Discard() {
@@ -191,22 +263,22 @@ void ProcessGroupNeuron::Connect() {
   MemberWatch members({ranks.begin(), ranks.end()});
   while (true) {
     const std::vector<uint8_t> address = Address(key, members);
-    const trncclResult_t result = Join(IdOf(address), members);
+    GivenUp given_up(store_.get(), key, address);
+    const trncclResult_t result = Join(IdOf(address), members, given_up);
     if (result == trncclSuccess) break;
     const std::string error = trncclGetLastError(comm_);
     Discard();
-    if (const std::string why = members.WhyItFailed(); !why.empty())
-      C10_THROW_ERROR(DistBackendError, c10::str(Where(), ": ", why));
+    const std::string why = WhyNotJoined(result, error, members, given_up);
     // What a run that ended badly has left there, rank 0 of this one replaces.
-    const bool may_be_old = getRank() != 0 && result == trncclRemoteError &&
-                            error.find(kOrigin) == std::string::npos;
-    if (!may_be_old || !Changes(store_.get(), key, address)) {
-      const char* const hint =
-          may_be_old ? "rank 0 of the group has ended, or can't be reached: "
-                     : "";
-      std::rethrow_exception(
-          ExceptionOf(result, c10::str(Where(), ": ", hint, error)));
-    }
+    const bool may_be_old =
+        getRank() != 0 && result == trncclRemoteError && !Names(why);
+    if (may_be_old && Changes(store_.get(), key, address)) continue;
+    std::rethrow_exception(ExceptionOf(
+        result,
+        may_be_old
+            ? c10::str(Where(), ": rank 0 of the group has ended, or can't be ",
+                       "reached: ", why, "; origin: rank 0")
+            : c10::str(Where(), ": ", why)));
   }
   LivingGroups::Get().Add(comm_, {ranks.begin(), ranks.end()});
   // All have read it by now.

@@ -3,7 +3,6 @@
 #include "bindings/torch/members.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 namespace trnccl::torch_binding {
@@ -13,8 +12,6 @@ constexpr std::chrono::milliseconds kBetweenLooks{100};
 // How long whoever is done may be gone before this rank is done, too.
 constexpr std::chrono::milliseconds kAfterDeath{300};
 constexpr std::chrono::milliseconds kAfterLeaving{3000};
-// How long the word of a loss may take to all.
-constexpr std::chrono::milliseconds kWordOfLoss{500};
 
 // The group's number of a rank of the job.
 std::optional<int> NumberIn(trncclComm_t comm,
@@ -97,13 +94,10 @@ std::string MemberWatch::WhyNot() {
   return now - gone->since < patience ? "" : Text(*gone);
 }
 
-std::string MemberWatch::WhyItFailed() {
-  const auto until = Clock::now() + kWordOfLoss;
-  while (sees_ && Clock::now() < until) {
-    if (const std::optional<Gone> gone = Find()) return Text(*gone);
-    std::this_thread::sleep_for(kBetweenLooks / 10);
-  }
-  return "";
+std::string MemberWatch::WhoIsGone() {
+  if (!sees_) return "";
+  const std::optional<Gone> gone = Find();
+  return gone.has_value() ? Text(*gone) : "";
 }
 
 std::optional<MemberWatch::Gone> MemberWatch::Find() {

@@ -59,9 +59,8 @@ class MemberWatch {
   // Why the group won't come about, with "origin: rank N"; "" as long as it
   // may. It looks now and then only.
   std::string WhyNot();
-  // The same once it hasn't come about: some member may have known that before
-  // this rank does, and have given up.
-  std::string WhyItFailed();
+  // The same once it hasn't come about, at once.
+  std::string WhoIsGone();
 
  private:
   using Clock = std::chrono::steady_clock;

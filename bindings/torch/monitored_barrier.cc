@@ -35,11 +35,15 @@ class ProcessGroupNeuron::Patience {
     until_ = began_ + timeout + extra_;
   }
 
-  // Whether the store comes to hold the key.
-  bool Await(const std::string& key) {
+  // Whether the store comes to hold the key, which that rank sets.
+  bool Await(const std::string& key, int rank) {
     constexpr std::chrono::microseconds kLongest{5000};
     for (std::chrono::microseconds pause{50}; !group_.store_->check({key});
          pause = std::min(pause * 2, kLongest)) {
+      if (pause == kLongest && group_.IsLost(rank)) {
+        until_ = Clock::now();
+        return group_.store_->check({key});
+      }
       if (!known_ && !group_.Failure().empty()) {
         known_ = true;
         until_ = std::min(until_, Clock::now() + kStragglers + extra_);
@@ -75,6 +79,12 @@ std::string ProcessGroupNeuron::Failure() const {
   return trncclGetLastError(comm_);
 }
 
+bool ProcessGroupNeuron::IsLost(int rank) const {
+  trncclRankState_t state = trncclRankPresent;
+  return trncclCommGetRankState(comm_, rank, &state) == trncclSuccess &&
+         state == trncclRankLost;
+}
+
 std::string ProcessGroupNeuron::DescribeRank(int rank) const {
   char* text = nullptr;
   if (trncclCommDescribeRank(comm_, rank, &text) != trncclSuccess)
@@ -90,7 +100,7 @@ std::string ProcessGroupNeuron::CollectArrivals(
   std::vector<int> missing;
   for (int rank = 1; rank < getSize(); ++rank) {
     const std::string arrival = key + std::to_string(rank);
-    if (patience.Await(arrival)) {
+    if (patience.Await(arrival, rank)) {
       store_->deleteKey(arrival);
       continue;
     }
@@ -127,7 +137,7 @@ void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& options,
     store_->set(key + std::to_string(getRank()), std::string("."));
     Patience patience(*this, timeout);
     const std::string answer =
-        patience.Await(key + "result")
+        patience.Await(key + "result", 0)
             ? store_->get_to_str(key + "result")
             : c10::str(".no answer within ", patience.Waited());
     if (answer.size() > 1) {

@@ -26,6 +26,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bindings/torch/given_up.h"
 #include "bindings/torch/group_log.h"
 #include "bindings/torch/members.h"
 #include "bindings/torch/tensors.h"
@@ -268,6 +269,7 @@ class ProcessGroupNeuron final : public c10d::Backend {
   std::string Where() const;  // "rank 0 of group world"
   // Why the communicator has failed; "" if it hasn't.
   std::string Failure() const;
+  bool IsLost(int rank) const;
   // Where a rank is, by what the library can see of it.
   std::string DescribeRank(int rank) const;
   // On rank 0 of a monitored barrier: "", or who hasn't come.
@@ -278,12 +280,18 @@ class ProcessGroupNeuron final : public c10d::Backend {
                               Missing wanted);
   void Connect();
   std::vector<uint8_t> Address(const std::string& key, MemberWatch& members);
-  trncclResult_t Join(const trncclUniqueId& id, MemberWatch& members);
+  std::vector<uint8_t> PublishAddress(const std::string& key);
+  trncclResult_t Join(const trncclUniqueId& id, MemberWatch& members,
+                      GivenUp& given_up);
+  // What Join() failed by: whose doing it is, as far as that's known. The
+  // others are told of this rank's own trouble.
+  std::string WhyNotJoined(trncclResult_t result, const std::string& error,
+                           MemberWatch& members, GivenUp& given_up) const;
   // Until it's in the store.
   void AwaitKey(const std::string& key, std::chrono::milliseconds patience,
                 MemberWatch& members);
   // Throws if one won't come.
-  void ExpectAll(MemberWatch& members) const;
+  void ExpectAll(MemberWatch& members, GivenUp* given_up) const;
   // Frees the communicator, if there's one.
   void Discard();
   // Of a group that's made from this one, where `options` say nothing else.

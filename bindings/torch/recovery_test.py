@@ -288,6 +288,20 @@ def is_missed_by_a_barrier(rank, size):
         store.set("over", "1")
 
 
+def is_missed_by_a_barrier_at_once(rank, size):
+    del size
+    dist.barrier()
+    if rank == 1:
+        die()
+    began = time.monotonic()
+    testing.check_refused(
+        dist.DistBackendError,
+        lambda: dist.monitored_barrier(timeout=testing.TIMEOUT),
+        "Rank 1 failed to pass", "origin: rank 1 ")
+    # Less than stragglers get that live.
+    assert time.monotonic() - began < 1.9
+
+
 def exits(rank, size):
     """By sys.exit(), with groups left as they are."""
     del size
@@ -509,6 +523,7 @@ class Losses(testing.RanksTest):
 
     def test_monitored_barriers_name_the_missing(self):
         self.run_body(is_missed_by_a_barrier, 4, {1: _KILLED})
+        self.run_body(is_missed_by_a_barrier_at_once, 3, {1: _KILLED})
 
     def test_newcomers_join(self):
         self.run_body(takes_in_newcomers, 4, {1: _KILLED})

@@ -9,6 +9,7 @@ import gc
 import os
 import resource
 import tempfile
+import time
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's threads aren't ours.
 import testing  # noqa: E402 (it turns to the Python of .venv)
@@ -20,6 +21,8 @@ _COMMON_DESCRIPTORS = 16
 _DESCRIPTORS_PER_GROUP = 3
 # Over 200 groups, or 50 default ones: PyTorch keeps some of each one's name.
 _GROWTH_KIB = 1 << 10
+# Until others know of a trouble; the timeout is far above.
+_SOON_S = 2.5
 _LARGE = 1 << 18  # elements: beyond what goes as one message
 
 
@@ -172,6 +175,52 @@ def few_descriptors_allowed(rank, size):
         dist.destroy_process_group(group)
 
 
+def make_group_with_spare(descriptors):
+    """How it failed, or "", with so many descriptors more than are in use."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors is not None:
+        in_use = 1 + max(map(int, os.listdir("/proc/self/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE,
+                           (in_use + descriptors, before[1]))
+    try:
+        dist.destroy_process_group(dist.new_group())
+    except dist.DistBackendError as error:
+        return str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    return ""
+
+
+def a_rank_lacks_descriptors(rank, size):
+    # The test's own store, a file, needs one itself.
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True,
+                          wait_for_workers=False) if rank == 0 else None
+    port = [store.port if rank == 0 else None]
+    dist.broadcast_object_list(port)
+    if rank > 0:
+        store = dist.TCPStore("127.0.0.1", port[0], is_master=False)
+    dist.destroy_process_group()
+    dist.init_process_group("neuron", store=store, rank=rank, world_size=size,
+                            timeout=testing.TIMEOUT)
+    # Else NumPy, say, opens its files when it's first used.
+    make_group_with_spare(None)
+    for struck in range(size):
+        failed = 0
+        for spare in range(16):
+            start_s = time.monotonic()
+            failure = make_group_with_spare(spare if rank == struck else None)
+            took_s = time.monotonic() - start_s
+            failures = [None] * size
+            dist.all_gather_object(failures, failure)
+            if not any(failures):
+                continue
+            failed += 1
+            assert all("origin: rank %d (host" % struck in each
+                       for each in failures), (spare, failures)
+            assert took_s < _SOON_S, (spare, took_s, failures)
+        assert 0 < failed < 16, failed
+
+
 def steps_take_blocks_of_several_sizes(rank, size):
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     # As FSDP2's step does: some at once, then others.
@@ -203,6 +252,9 @@ class Resources(testing.RanksTest):
 
     def test_300_groups_live_within_1024_descriptors(self):
         self.check(few_descriptors_allowed, sizes=(4,))
+
+    def test_all_ranks_hear_at_once_of_one_that_lacks_descriptors(self):
+        self.check(a_rank_lacks_descriptors, sizes=(3,))
 
     def test_groups_that_end_leave_nothing(self):
         self.check(groups_come_and_go)
