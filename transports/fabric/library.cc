@@ -47,9 +47,12 @@ struct Loading {
 //
 // TCP's providers may keep the end of a message in a buffer of theirs and call
 // it sent: a rank that computes from then on would hold up the one that waits
-// for it.
+// for it. And the libraries of some adapters, loaded with it whether they're
+// there or not, write a file into the working directory when a program aborts.
 constexpr const char* kParameters[][2] = {{"FI_NET_STAGING_SBUF_SIZE", "0"},
-                                          {"FI_TCP_STAGING_SBUF_SIZE", "0"}};
+                                          {"FI_TCP_STAGING_SBUF_SIZE", "0"},
+                                          {"IPATH_NO_BACKTRACE", "1"},
+                                          {"HFI_NO_BACKTRACE", "1"}};
 
 absl::StatusOr<std::unique_ptr<FabricLibrary>> Open(const std::string& path) {
   for (const auto& [parameter, value] : kParameters)

@@ -247,7 +247,8 @@ void FabricTransport::OnSendFailed(const fabric::Send& send,
           absl::StrCat(is_ready ? "asking for message " : "sending message ",
                        send.sequence, " (", send.header.bytes,
                        " bytes) failed: ", absl::string_view(status.message()),
-                       "; the peer may have died, or its network is down"))));
+                       "; the peer may have died, or its network is down, or "
+                       "TRNCCL_SOCKET_IFNAME names different networks"))));
 }
 
 size_t FabricTransport::Pending(LinkId link) {
