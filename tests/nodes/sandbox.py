@@ -17,6 +17,7 @@ Inside, /proc shows these processes only, /dev/shm is empty, and SIGINT, SIGTERM
 and SIGHUP become the exception Stopped, once.
 """
 
+import contextlib
 import ctypes
 import os
 import select
@@ -50,7 +51,8 @@ class Stopped(Exception):
 def _call(function, *arguments):
     if function(*arguments) != 0:
         error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
+        raise OSError(error,
+                      "can't make namespaces: " + os.strerror(error))
 
 
 def run(work):
@@ -75,11 +77,14 @@ def _exit(function):
     code = 1
     try:
         code = function()
+    except BrokenPipeError:
+        pass  # Who read the output wants no more.
     except OSError as error:
-        print("bin/nodes: can't make namespaces: %s" % error, file=sys.stderr)
+        print("bin/nodes: %s" % error, file=sys.stderr)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
 
 
