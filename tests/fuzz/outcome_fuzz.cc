@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                  outcome.status.code());
   }
   const absl::Status verdict =
-      VerdictOf(texts, {.rank = ranks - 1, .ranks = ranks});
+      VerdictOf(texts, {.rank = ranks - 1, .ranks = ranks}, texts);
   TRNCCL_CHECK(verdict.ok() == all_ok);
   if (all_ok && ranks > 1) TRNCCL_CHECK(CommonSlice(texts) > 0);
   return 0;
