@@ -30,8 +30,11 @@ Envelope Seal(uint32_t cookie, Kind kind) {
   return {{uint64_t{cookie} << 32 | static_cast<uint64_t>(kind), 0, 0}};
 }
 
+// Of a payload that's too long, its beginning.
 bool Send(Transport* transport, LinkId link, const Envelope& envelope,
           std::string_view payload) {
+  payload = payload.substr(
+      0, std::min(kMaxTextBytes, transport->traits().slice_bytes));
   std::byte* slice = transport->Reserve({&link, 1}, payload.size());
   if (slice == nullptr) {
     // A machine without memory for slices can still say what fits inline.
@@ -84,10 +87,8 @@ void Health::Tell(const Notice& notice) {
   const std::string text(first.cause.message());
   for (Peer& peer : peers_) {
     if (peer.transport == nullptr || peer.told) continue;
-    const size_t most =
-        std::min(kMaxTextBytes, peer.transport->traits().slice_bytes);
-    peer.told = Send(peer.transport, peer.link, envelope,
-                     std::string_view(text).substr(0, most));
+    peer.told =
+        Send(peer.transport, peer.link, envelope, std::string_view(text));
   }
 }
 
@@ -151,11 +152,8 @@ void Health::SayToAll(LinkId Peer::*link, const Envelope& envelope,
                       std::string_view payload) {
   for (const Peer& peer : peers_) {
     if (peer.transport == nullptr) continue;
-    const size_t most =
-        std::min(kMaxTextBytes, peer.transport->traits().slice_bytes);
     // Whoever hasn't read what was said before learns of it by his deadline.
-    static_cast<void>(
-        Send(peer.transport, peer.*link, envelope, payload.substr(0, most)));
+    static_cast<void>(Send(peer.transport, peer.*link, envelope, payload));
   }
 }
 

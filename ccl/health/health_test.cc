@@ -199,6 +199,29 @@ TEST(Health, KeepsABoundedPartOfAText) {
   EXPECT_LE(health.notice()->cause.message().size(), 4096u);
 }
 
+// Of what's too long for a message, its beginning.
+TEST(Health, SaysWhatFits) {
+  TestWorld world({.ranks = 2, .slice_bytes = 64});
+  const Routes routes[] = {{world.route(0, 0), world.route(0, 1)},
+                           {world.route(1, 0), world.route(1, 1)}};
+  const auto made = [&](int rank) {
+    return Health({.membership = {.rank = rank, .ranks = 2},
+                   .routes = &routes[rank],
+                   .cookie = kCookie});
+  };
+  Health leaver = made(0);
+  Health other = made(1);
+  leaver.SayLeft({.sequence = 9, .last_calls = std::string(200, 'c')});
+  other.Listen();
+  ASSERT_NE(other.LeftBy(0), nullptr);
+  EXPECT_EQ(other.LeftBy(0)->sequence, 9u);
+  EXPECT_EQ(other.LeftBy(0)->last_calls, std::string(64, 'c'));
+  other.Tell({.origin = 1, .cause = absl::InternalError(std::string(99, 'x'))});
+  leaver.Listen();
+  ASSERT_NE(leaver.notice(), nullptr);
+  EXPECT_EQ(leaver.notice()->cause.message(), std::string(64, 'x'));
+}
+
 INSTANTIATE_TEST_SUITE_P(Wires, HealthTest,
                          testing::Values(Wire::kInproc, Wire::kShm));
 
