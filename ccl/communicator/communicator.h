@@ -283,7 +283,7 @@ class Communicator : public Drivable {
   // was lost.
   std::optional<int> LostWordsOf(int64_t now_ns) const;
   // What this rank tells of its last calls when it leaves.
-  std::string LastCalls(uint32_t sequence) const;
+  Health::LastCalls LastCalls(uint32_t sequence) const;
   // What a rank that has left called in place of the current collective, if
   // that's known and differs.
   std::optional<RankCall> LeaversCall() const;

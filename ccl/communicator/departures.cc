@@ -7,10 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -30,10 +28,6 @@ constexpr int64_t kTakenFromMemoryNs = 1'000'000'000;
 constexpr useconds_t kTakenLookUs = 200;
 constexpr int64_t kSayAgainNs = 100'000'000;
 
-// So many of its last calls a rank that leaves tells of. Who is further behind
-// needs something of it sooner or later, and learns by that.
-constexpr uint32_t kToldCalls = 8;
-
 // By Traits::process_fds.
 bool HasEnded(const std::vector<int>& process_fds, size_t peer_index) {
   if (peer_index >= process_fds.size()) return false;
@@ -46,14 +40,15 @@ bool HasEnded(const std::vector<int>& process_fds, size_t peer_index) {
 
 void Communicator::Leave(uint32_t sequence) {
   if (current_ == nullptr && transfers_.empty()) AwaitTaken();
-  const std::string last_calls = LastCalls(sequence);
-  health_->SayLeft({.sequence = sequence, .last_calls = last_calls});
+  const Health::Leaving leaving{.sequence = sequence,
+                                .last_calls = LastCalls(sequence)};
+  health_->SayLeft(leaving);
   const JobWatch& watch = parts_.watch;
   if (watch.vigil != nullptr) {
     watch.vigil->Depart({.cookie = parts_.cookie,
                          .rank = watch.ranks[parts_.membership.rank],
                          .sequence = sequence,
-                         .last_calls = last_calls});
+                         .last_calls = Health::TextOf(leaving.last_calls)});
   }
   SendOff();
 }
@@ -93,7 +88,8 @@ void Communicator::HearDepartures() {
     if (found == watch.ranks.end()) continue;
     health_->HearLeft(
         static_cast<int>(found - watch.ranks.begin()),
-        {.sequence = departure.sequence, .last_calls = departure.last_calls});
+        {.sequence = departure.sequence,
+         .last_calls = Health::LastCallsOf(departure.last_calls)});
   }
 }
 
@@ -168,25 +164,27 @@ bool Communicator::AllOthersLeft() const {
 }
 
 std::optional<int> Communicator::LostWordsOf(int64_t now_ns) const {
-  if (current_ == nullptr) return std::nullopt;
-  for (const int rank : WaitsFor(*current_)) {
+  if (current_ == nullptr || !health_->anyone_left()) return std::nullopt;
+  if (now_ns - stuck_since_ns_ < kTakenFromMemoryNs) return std::nullopt;
+  const auto is_late = [&](int rank) {
     const Health::Leaving* left = health_->LeftBy(rank);
-    if (left == nullptr) continue;
+    if (left == nullptr) return false;
     const Transport* transport = parts_.transports->routes()[rank].transport;
     const int64_t patience_ns =
         transport->traits().delivers ? kTakenNs : kTakenFromMemoryNs;
-    if (now_ns - std::max(left->heard_ns, stuck_since_ns_) >= patience_ns)
-      return rank;
-  }
+    return now_ns - std::max(left->heard_ns, stuck_since_ns_) >= patience_ns;
+  };
+  for (const int rank : WaitsFor(*current_))
+    if (is_late(rank)) return rank;
   return std::nullopt;
 }
 
-std::string Communicator::LastCalls(uint32_t sequence) const {
-  std::string calls;
-  for (uint32_t back = 1; back <= kToldCalls; ++back) {
-    const Envelope& call = past_calls_[(sequence - back) % kPastCalls];
-    if (static_cast<uint32_t>(call.words[0]) != sequence - back) break;
-    calls.append(reinterpret_cast<const char*>(&call), sizeof(call));
+Health::LastCalls Communicator::LastCalls(uint32_t sequence) const {
+  Health::LastCalls calls = {};
+  for (uint32_t i = 0; i < calls.size(); ++i) {
+    const Envelope& call = past_calls_[(sequence - 1 - i) % kPastCalls];
+    if (static_cast<uint32_t>(call.words[0]) == sequence - 1 - i)
+      calls[i] = call;
   }
   return calls;
 }
@@ -196,13 +194,9 @@ std::optional<RankCall> Communicator::LeaversCall() const {
   for (int rank = 0; rank < parts_.membership.ranks; ++rank) {
     const Health::Leaving* left = health_->LeftBy(rank);
     if (left == nullptr) continue;
-    std::string_view calls = left->last_calls;
-    for (Envelope call; calls.size() >= sizeof(call);
-         calls.remove_prefix(sizeof(call))) {
-      std::memcpy(&call, calls.data(), sizeof(call));
+    for (const Envelope& call : left->last_calls)
       if (call.words[0] == envelope_.words[0] && call != envelope_)
         return RankCall{rank, call};
-    }
   }
   return std::nullopt;
 }

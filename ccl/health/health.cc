@@ -55,9 +55,9 @@ absl::StatusCode CodeOf(uint64_t value) {
                                      : static_cast<absl::StatusCode>(value);
 }
 
-std::string TextOf(const Incoming& message) {
-  return std::string(reinterpret_cast<const char*>(message.data),
-                     std::min(message.bytes, kMaxTextBytes));
+std::string_view PayloadOf(const Incoming& message) {
+  return {reinterpret_cast<const char*>(message.data),
+          std::min(message.bytes, kMaxTextBytes)};
 }
 
 std::string_view BytesOf(const Envelope& call) {
@@ -129,14 +129,25 @@ void Health::SayRefused(const Refusal& refusal) {
   SayToAll(&Peer::hints, envelope, refusal.text);
 }
 
+std::string Health::TextOf(const LastCalls& calls) {
+  return {reinterpret_cast<const char*>(calls.data()), sizeof(calls)};
+}
+
+Health::LastCalls Health::LastCallsOf(std::string_view text) {
+  LastCalls calls = {};
+  const size_t whole = std::min(text.size() / sizeof(Envelope), calls.size());
+  std::memcpy(calls.data(), text.data(), whole * sizeof(Envelope));
+  return calls;
+}
+
 void Health::SayLeft(const Leaving& leaving) {
   Envelope envelope = Seal(cookie_, Kind::kLeft);
   envelope.words[1] = leaving.sequence;
+  const std::string calls = TextOf(leaving.last_calls);
   for (const Peer& peer : peers_) {
     if (peer.transport == nullptr || peer.transport->traits().delivers)
       continue;
-    static_cast<void>(
-        Send(peer.transport, peer.link, envelope, leaving.last_calls));
+    static_cast<void>(Send(peer.transport, peer.link, envelope, calls));
   }
 }
 
@@ -191,12 +202,12 @@ void Health::Hear(Peer& peer, const Incoming& message) {
   } else if (is(Kind::kRefused)) {
     peer.refusal = {.sequence = sequence,
                     .times = static_cast<uint32_t>(words[1] >> 32),
-                    .text = TextOf(message),
+                    .text = std::string(PayloadOf(message)),
                     .heard_ns = NowNs()};
   } else if (is(Kind::kLeft)) {
     anyone_left_ = true;
     peer.leaving = {.sequence = sequence,
-                    .last_calls = TextOf(message),
+                    .last_calls = LastCallsOf(PayloadOf(message)),
                     .heard_ns = NowNs()};
   } else {
     HearFailure(peer, message);
@@ -223,7 +234,7 @@ void Health::HearFailure(Peer& peer, const Incoming& message) {
   notice_ = {
       .origin = origin < peers_.size() ? static_cast<int>(origin) : sender,
       .sequence = sequence,
-      .cause = absl::Status(CodeOf(words[2]), TextOf(message))};
+      .cause = absl::Status(CodeOf(words[2]), std::string(PayloadOf(message)))};
 }
 
 const Envelope* Health::WaitingIn(int rank) const {

@@ -19,6 +19,7 @@
 //   health.Tell({.origin = 2, .sequence = 7, .cause = cause});
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -76,11 +77,16 @@ class Health {
   // back counts against all later calls.
   void SayMade(const Envelope& call);
 
+  // A rank's last calls, the latest first; zeros where there are none. Who is
+  // further behind needs something of it sooner or later, and learns by that.
+  using LastCalls = std::array<Envelope, 8>;
+  static std::string TextOf(const LastCalls& calls);
+  // Of what a peer sent: of a text that's too short, those that it holds.
+  static LastCalls LastCallsOf(std::string_view text);
   // A rank that has ended its communicator in order.
   struct Leaving {
     uint32_t sequence = 0;  // it makes no call from here on
-    // Its last calls' envelopes, the latest first, for who is in one of them.
-    std::string last_calls = {};
+    LastCalls last_calls = {};
     int64_t heard_ns = 0;  // when; not told
   };
   // Tells the peers of the node that this rank has. Those of other nodes learn

@@ -211,11 +211,15 @@ TEST(Health, SaysWhatFits) {
   };
   Health leaver = made(0);
   Health other = made(1);
-  leaver.SayLeft({.sequence = 9, .last_calls = std::string(200, 'c')});
+  Health::LastCalls calls;
+  for (uint64_t i = 0; i < calls.size(); ++i) calls[i] = {{i, 2 * i, 3 * i}};
+  leaver.SayLeft({.sequence = 9, .last_calls = calls});
   other.Listen();
   ASSERT_NE(other.LeftBy(0), nullptr);
   EXPECT_EQ(other.LeftBy(0)->sequence, 9u);
-  EXPECT_EQ(other.LeftBy(0)->last_calls, std::string(64, 'c'));
+  // Two whole ones.
+  for (size_t i = 2; i < calls.size(); ++i) calls[i] = {};
+  EXPECT_EQ(other.LeftBy(0)->last_calls, calls);
   other.Tell({.origin = 1, .cause = absl::InternalError(std::string(99, 'x'))});
   leaver.Listen();
   ASSERT_NE(leaver.notice(), nullptr);

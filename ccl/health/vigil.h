@@ -68,7 +68,7 @@ class Vigil : public Drivable {
     uint32_t cookie = 0;  // the communicator's
     int rank = 0;
     uint32_t sequence = 0;
-    std::string last_calls = {};  // as Health::Leaving
+    std::string last_calls = {};  // Health::TextOf()
   };
   // Tells everyone.
   void Depart(const Departure& departure);
