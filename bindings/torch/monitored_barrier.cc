@@ -139,7 +139,8 @@ void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& options,
     const std::string answer =
         patience.Await(key + "result", 0)
             ? store_->get_to_str(key + "result")
-            : c10::str(".no answer within ", patience.Waited());
+            : c10::str(".no answer within ", patience.Waited(), "; ",
+                       DescribeRank(0));
     if (answer.size() > 1) {
       failure = c10::str("Rank ", getRank(),
                          " successfully reached monitoredBarrier, but received "

@@ -288,6 +288,20 @@ def is_missed_by_a_barrier(rank, size):
         store.set("over", "1")
 
 
+def is_missed_by_a_barrier_as_rank_0(rank, size):
+    del size
+    store = _store()
+    dist.barrier()
+    if rank == 0:
+        store.wait(["over"])
+        return
+    testing.check_refused(
+        dist.DistBackendError,
+        lambda: dist.monitored_barrier(timeout=_SOON),
+        "no answer within", "rank 0 (host ", "its last call: barrier #1, over")
+    store.set("over", "1")
+
+
 def is_missed_by_a_barrier_at_once(rank, size):
     del size
     dist.barrier()
@@ -524,6 +538,7 @@ class Losses(testing.RanksTest):
     def test_monitored_barriers_name_the_missing(self):
         self.run_body(is_missed_by_a_barrier, 4, {1: _KILLED})
         self.run_body(is_missed_by_a_barrier_at_once, 3, {1: _KILLED})
+        self.run_body(is_missed_by_a_barrier_as_rank_0, 2, {})
 
     def test_newcomers_join(self):
         self.run_body(takes_in_newcomers, 4, {1: _KILLED})
