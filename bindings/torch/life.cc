@@ -11,6 +11,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <string_view>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
@@ -37,8 +39,9 @@ constexpr char kOrigin[] = "origin: rank ";
 constexpr char kPatience[] = "TRNCCL_BOOTSTRAP_TIMEOUT_MS";
 // How long the word of a loss, or of who gave up, may take to all.
 constexpr std::chrono::milliseconds kWordOfLoss{500};
-// In place of rank 0's address: that it has none, and why.
-constexpr uint8_t kNoAddress = '!';
+constexpr std::chrono::milliseconds kBetweenLooks{10};
+// In place of rank 0's address, before the reason why it has none.
+constexpr std::string_view kNoAddress = "no address: ";
 
 std::vector<uint8_t> BytesOf(const trncclUniqueId& id) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&id);
@@ -54,10 +57,6 @@ trncclUniqueId IdOf(const std::vector<uint8_t>& bytes) {
   return id;
 }
 
-std::string TextOf(const std::vector<uint8_t>& bytes) {
-  return {bytes.begin(), bytes.end()};
-}
-
 // "rank 3 (host a, pid 7)", of this process.
 std::string NameOfSelf(int rank) {
   char host[HOST_NAME_MAX + 1] = {};
@@ -65,10 +64,11 @@ std::string NameOfSelf(int rank) {
   return c10::str("rank ", rank, " (host ", host, ", pid ", getpid(), ")");
 }
 
-// Whether it stands in the place of rank 0's address.
-bool IsRefusal(const std::vector<uint8_t>& address) {
-  return !address.empty() && address.front() == kNoAddress &&
-         address.size() != sizeof(trncclUniqueId);
+// Why rank 0 has no address, if that stands in its place.
+std::optional<std::string> WhyNoAddress(const std::vector<uint8_t>& value) {
+  const std::string text(value.begin(), value.end());
+  if (!text.starts_with(kNoAddress)) return std::nullopt;
+  return text.substr(kNoAddress.size());
 }
 
 bool Names(const std::string& error) {
@@ -124,9 +124,7 @@ std::vector<uint8_t> ProcessGroupNeuron::PublishAddress(
   }
   const std::string why = c10::str(Where(), ": ", trncclGetLastError(nullptr),
                                    "; origin: ", NameOfSelf(getRank()));
-  std::string refusal = static_cast<char>(kNoAddress) + why;
-  if (refusal.size() == sizeof(id)) refusal += ".";
-  store_->set(key, refusal);
+  store_->set(key, std::string(kNoAddress) + why);
   std::rethrow_exception(ExceptionOf(result, why));
 }
 
@@ -144,11 +142,10 @@ std::vector<uint8_t> ProcessGroupNeuron::Address(const std::string& key,
     }
     std::vector<uint8_t> address = store_->get(key);
     // Of an earlier run, maybe.
-    if (IsRefusal(address) && Changes(store_.get(), key, address))
+    if (WhyNoAddress(address) && Changes(store_.get(), key, address))
       address = store_->get(key);
-    if (IsRefusal(address))
-      C10_THROW_ERROR(DistBackendError,
-                      c10::str(Where(), ": ", TextOf(address).substr(1)));
+    if (const auto why = WhyNoAddress(address))
+      C10_THROW_ERROR(DistBackendError, c10::str(Where(), ": ", *why));
     return address;
   } catch (const c10::DistBackendError&) {
     throw;
@@ -245,7 +242,7 @@ std::string ProcessGroupNeuron::WhyNotJoined(trncclResult_t result,
     std::string why = given_up.HeardNow();
     if (why.empty()) why = members.WhoIsGone();
     if (!why.empty()) return why;
-    std::this_thread::sleep_for(kMostPause / 5);
+    std::this_thread::sleep_for(kBetweenLooks);
   } while (std::chrono::steady_clock::now() < until);
   return error;
 }

@@ -130,13 +130,6 @@ std::vector<std::string> TakeFirstLines(std::vector<std::string>* texts) {
   return lines;
 }
 
-std::vector<std::string> NamesOf(const Topology& topology) {
-  std::vector<std::string> names;
-  for (size_t rank = 0; rank < topology.hosts.size(); ++rank)
-    names.push_back(NameOfRank(topology, static_cast<int>(rank)));
-  return names;
-}
-
 // Makes and connects the transports. A rank that fails still takes part in both
 // exchanges, so that all ranks hear of it at once and nobody goes on alone.
 absl::Status Connect(Exchange* exchange, Founding* founding) {
@@ -161,7 +154,7 @@ absl::Status Connect(Exchange* exchange, Founding* founding) {
   ASSIGN_OR_RETURN(std::vector<std::string> outcomes,
                    exchange->AllGather(OutcomeText(outcome)));
   parts.slice_bytes = CommonSlice(outcomes);
-  return VerdictOf(outcomes, parts.membership, NamesOf(parts.topology));
+  return VerdictOf(outcomes, parts.membership, parts.topology);
 }
 
 // While a split connects, nobody makes calls on the parent. If it fails then,

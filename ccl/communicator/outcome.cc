@@ -60,8 +60,7 @@ size_t CommonSlice(const std::vector<std::string>& outcomes) {
 }
 
 absl::Status VerdictOf(const std::vector<std::string>& outcomes,
-                       const Membership& me,
-                       const std::vector<std::string>& names) {
+                       const Membership& me, const Topology& topology) {
   const absl::Status mine = StatusOf(outcomes[me.rank], me);
   if (!mine.ok() && !MayFollowFromAnother(mine)) return mine;
   absl::Status worst = mine;
@@ -74,8 +73,9 @@ absl::Status VerdictOf(const std::vector<std::string>& outcomes,
     if (!MayFollowFromAnother(other)) break;
   }
   if (worst.ok() || origin == me.rank) return worst;
-  return absl::UnavailableError(absl::StrCat(
-      "rank ", me.rank, ": ", worst.message(), "; origin: ", names[origin]));
+  return absl::UnavailableError(
+      absl::StrCat("rank ", me.rank, ": ", worst.message(),
+                   "; origin: ", NameOfRank(topology, origin)));
 }
 
 }  // namespace trnccl

@@ -7,7 +7,7 @@
 // Thread rule: plain values and pure functions.
 //
 //   exchange->AllGather(OutcomeText({.status = mine, .slice_bytes = bytes}));
-//   RETURN_IF_ERROR(VerdictOf(outcomes, membership, names));
+//   RETURN_IF_ERROR(VerdictOf(outcomes, membership, topology));
 //   parts.slice_bytes = CommonSlice(outcomes);
 #pragma once
 
@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "ccl/base/membership.h"
+#include "ccl/topology/topology.h"
 
 namespace trnccl {
 
@@ -36,9 +37,8 @@ Outcome ParseOutcome(const std::string& text);
 size_t CommonSlice(const std::vector<std::string>& outcomes);
 
 // The error of all from the errors of each, by rank: this rank's own, or the
-// one that tells most. `names` are the ranks' in errors.
+// one that tells most.
 absl::Status VerdictOf(const std::vector<std::string>& outcomes,
-                       const Membership& me,
-                       const std::vector<std::string>& names);
+                       const Membership& me, const Topology& topology);
 
 }  // namespace trnccl

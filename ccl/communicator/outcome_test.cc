@@ -27,8 +27,9 @@ TEST(Outcome, TextIsTakenBack) {
   }
 }
 
-const std::vector<std::string> kNames = {"rank 0 (host a)", "rank 1 (host b)",
-                                         "rank 2 (host c)"};
+const Topology kTopology = {.hosts = {{.hostname = "a", .pid = 7},
+                                      {.hostname = "b", .pid = 8},
+                                      {.hostname = "c", .pid = 9}}};
 
 TEST(Outcome, NonsenseIsNoSuccess) {
   for (const char* text :
@@ -40,8 +41,8 @@ TEST(Outcome, NonsenseIsNoSuccess) {
 
 TEST(Outcome, NoPeerTakesNothing) {
   const std::vector<std::string> outcomes = {Good(4096), Good(0)};
-  EXPECT_FALSE(VerdictOf(outcomes, {.rank = 0, .ranks = 2}, kNames).ok());
-  EXPECT_TRUE(VerdictOf({Good(0)}, {.rank = 0, .ranks = 1}, kNames).ok());
+  EXPECT_FALSE(VerdictOf(outcomes, {.rank = 0, .ranks = 2}, kTopology).ok());
+  EXPECT_TRUE(VerdictOf({Good(0)}, {.rank = 0, .ranks = 1}, kTopology).ok());
 }
 
 TEST(Outcome, ShortestSliceIsEveryones) {
@@ -55,16 +56,16 @@ TEST(Outcome, VerdictIsTheErrorThatTellsMostAndItsRank) {
       OutcomeText({.status = absl::ResourceExhaustedError("no memory")})};
   for (int rank = 0; rank < 2; ++rank) {
     const absl::Status verdict =
-        VerdictOf(outcomes, {.rank = rank, .ranks = 3}, kNames);
-    EXPECT_THAT(
-        std::string(verdict.message()),
-        AllOf(HasSubstr("no memory"), HasSubstr("origin: rank 2 (host c)"),
-              HasSubstr(absl::StrCat("rank ", rank, ":"))));
+        VerdictOf(outcomes, {.rank = rank, .ranks = 3}, kTopology);
+    EXPECT_THAT(std::string(verdict.message()),
+                AllOf(HasSubstr("no memory"),
+                      HasSubstr("origin: rank 2 (host c, pid 9)"),
+                      HasSubstr(absl::StrCat("rank ", rank, ":"))));
   }
-  EXPECT_EQ(VerdictOf(outcomes, {.rank = 2, .ranks = 3}, kNames),
+  EXPECT_EQ(VerdictOf(outcomes, {.rank = 2, .ranks = 3}, kTopology),
             absl::ResourceExhaustedError("no memory"));
   EXPECT_TRUE(
-      VerdictOf({Good(64), Good(64)}, {.rank = 0, .ranks = 2}, kNames).ok());
+      VerdictOf({Good(64), Good(64)}, {.rank = 0, .ranks = 2}, kTopology).ok());
 }
 
 }  // namespace

@@ -87,8 +87,7 @@ void Health::Tell(const Notice& notice) {
   const std::string text(first.cause.message());
   for (Peer& peer : peers_) {
     if (peer.transport == nullptr || peer.told) continue;
-    peer.told =
-        Send(peer.transport, peer.link, envelope, std::string_view(text));
+    peer.told = Send(peer.transport, peer.link, envelope, text);
   }
 }
 

@@ -24,8 +24,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     TRNCCL_CHECK(ParseOutcome(OutcomeText(outcome)).status.code() ==
                  outcome.status.code());
   }
+  Topology topology;
+  topology.hosts.resize(texts.size());
   const absl::Status verdict =
-      VerdictOf(texts, {.rank = ranks - 1, .ranks = ranks}, texts);
+      VerdictOf(texts, {.rank = ranks - 1, .ranks = ranks}, topology);
   TRNCCL_CHECK(verdict.ok() == all_ok);
   if (all_ok && ranks > 1) TRNCCL_CHECK(CommonSlice(texts) > 0);
   return 0;
